@@ -1,1 +1,86 @@
-"""TBD."""
+"""Server rules: corrections and optimizers, one a file, and the papers' rules as compositions."""
+
+from tardigrad.rules.adagrad import AdaGrad
+from tardigrad.rules.adam import Adam
+from tardigrad.rules.catalogue import (
+    RULES,
+    adagrad,
+    adam,
+    adam_ga,
+    adam_sa,
+    dana,
+    dana_ga,
+    dana_sa,
+    delay_compensated,
+    exponential_penalty,
+    fasgd,
+    gap_aware,
+    rmsprop,
+    sgd,
+    staleness_aware,
+)
+from tardigrad.rules.dana import Dana
+from tardigrad.rules.delay import DelayCompensation
+from tardigrad.rules.fasgd import Fasgd
+from tardigrad.rules.gap import Gap
+from tardigrad.rules.rmsprop import RmsProp
+from tardigrad.rules.rule import (
+    Correction,
+    Nothing,
+    Now,
+    Optimizer,
+    Peek,
+    Push,
+    Raw,
+    Rule,
+    RuleOwn,
+    RuleState,
+    Signal,
+    combine,
+    mean,
+    rate,
+)
+from tardigrad.rules.sgd import Sgd
+from tardigrad.rules.staleness import ExponentialPenalty, StalenessAware
+
+__all__ = [
+    "RULES",
+    "AdaGrad",
+    "Adam",
+    "Correction",
+    "Dana",
+    "DelayCompensation",
+    "ExponentialPenalty",
+    "Fasgd",
+    "Gap",
+    "Nothing",
+    "Now",
+    "Optimizer",
+    "Peek",
+    "Push",
+    "Raw",
+    "RmsProp",
+    "Rule",
+    "RuleOwn",
+    "RuleState",
+    "Sgd",
+    "Signal",
+    "StalenessAware",
+    "adagrad",
+    "adam",
+    "adam_ga",
+    "adam_sa",
+    "combine",
+    "dana",
+    "dana_ga",
+    "dana_sa",
+    "delay_compensated",
+    "exponential_penalty",
+    "fasgd",
+    "gap_aware",
+    "mean",
+    "rate",
+    "rmsprop",
+    "sgd",
+    "staleness_aware",
+]

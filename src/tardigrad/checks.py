@@ -1,0 +1,52 @@
+"""Checks of what users give: each error names the field, says what is wrong and what would do."""
+
+import difflib
+import math
+from collections.abc import Iterable
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def number(field: str, value: object) -> float:
+    """A finite real number (bool is not one)."""
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    if not good or not math.isfinite(float(value)):  # type: ignore[arg-type]
+        raise ValueError(f"{field} must be a finite number, got {value!r}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def positive(field: str, value: object) -> None:
+    if number(field, value) <= 0:
+        raise ValueError(f"{field} must be greater than 0, got {value!r}")
+
+
+def not_negative(field: str, value: object) -> None:
+    if number(field, value) < 0:
+        raise ValueError(f"{field} must not be negative, got {value!r}")
+
+
+def fraction(field: str, value: object) -> None:
+    """In [0, 1), as decays are."""
+    if not 0 <= number(field, value) < 1:
+        raise ValueError(f"{field} must be in [0, 1), got {value!r}")
+
+
+def count(field: str, value: object, least: int = 1) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{field} must be a whole number of at least {least}, got {value!r}")
+
+
+def one_of(field: str, value: object, choices: Iterable[object]) -> None:
+    options = list(choices)
+    if value not in options:
+        known = ", ".join(repr(o) for o in options)
+        raise ValueError(f"{field} must be one of {known}, got {value!r}{nearest(value, options)}")
+
+
+def nearest(name: object, known: Iterable[object]) -> str:
+    """`; did you mean 'x'?` where a known name is near, else nothing."""
+    close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,46 @@
+"""AdaGrad, in torch's form."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tardigrad.checks import positive
+from tardigrad.rules.rule import Nothing, Now, Optimizer, Signal, combine, rate
+
+
+class AdaGradState(NamedTuple):
+    square_sum: Tensor
+
+
+@dataclass(frozen=True)
+class AdaGrad(Optimizer[AdaGradState, Nothing]):
+    """u ← u + g²; θ ← θ − η g / (√u + ε).
+
+    With one worker it equals `torch.optim.Adagrad` bit for bit.
+    """
+
+    eps: float = 1e-10
+
+    def __post_init__(self) -> None:
+        positive("eps", self.eps)
+
+    def start(self, theta: Tensor) -> AdaGradState:
+        return AdaGradState(torch.zeros_like(theta))
+
+    def step(
+        self,
+        theta: Tensor,
+        state: AdaGradState,
+        owns: Sequence[Nothing],
+        slots: Sequence[int],
+        signals: Sequence[Signal],
+        now: Now,
+    ) -> tuple[Tensor, AdaGradState, tuple[Nothing, ...]]:
+        signal = combine(signals)
+        square_sum = torch.addcmul(state.square_sum, signal.raw, signal.raw)
+        denominator = square_sum.sqrt().add(self.eps)
+        theta = theta + (-rate(signal, now) * signal.first) / denominator
+        return theta, AdaGradState(square_sum), tuple(owns)

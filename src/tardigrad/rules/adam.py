@@ -1,0 +1,59 @@
+"""Adam, in torch's form; the penalised gradient goes into the first moment only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tardigrad.checks import fraction, positive
+from tardigrad.rules.rule import Nothing, Now, Optimizer, Signal, combine, rate
+
+
+class AdamState(NamedTuple):
+    mean: Tensor
+    mean_square: Tensor
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer[AdamState, Nothing]):
+    """m ← β1 m + (1−β1) g; u ← β2 u + (1−β2) g²; θ ← θ − η m̂ / (√û + ε), bias-corrected.
+
+    Gap-Aware paper, Alg. 9; under staleness (Alg. 10, 11) m takes the penalised gradient and u the
+    raw one. With one worker it equals `torch.optim.Adam` bit for bit.
+    """
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        fraction("betas[0]", self.betas[0])
+        fraction("betas[1]", self.betas[1])
+        positive("eps", self.eps)
+
+    def start(self, theta: Tensor) -> AdamState:
+        return AdamState(torch.zeros_like(theta), torch.zeros_like(theta))
+
+    def host(self, count: int) -> tuple[float, ...]:
+        return 1 - self.betas[0] ** count, (1 - self.betas[1] ** count) ** 0.5
+
+    def step(
+        self,
+        theta: Tensor,
+        state: AdamState,
+        owns: Sequence[Nothing],
+        slots: Sequence[int],
+        signals: Sequence[Signal],
+        now: Now,
+    ) -> tuple[Tensor, AdamState, tuple[Nothing, ...]]:
+        signal = combine(signals)
+        mean_bias, root_bias = now.optimizer
+        mean = torch.lerp(state.mean, signal.first, 1 - self.betas[0])
+        mean_square = torch.addcmul(
+            state.mean_square.mul(self.betas[1]), signal.raw, signal.raw, value=1 - self.betas[1]
+        )
+        denominator = (mean_square.sqrt() / root_bias).add(self.eps)
+        # torch's addcdiv(value=) multiplies first and divides then; so do we, to the bit.
+        theta = theta + (-(rate(signal, now) / mean_bias) * mean) / denominator
+        return theta, AdamState(mean, mean_square), tuple(owns)

@@ -1,0 +1,73 @@
+"""DANA's optimizer: one momentum buffer per worker, and the look-ahead as what is sent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tardigrad.checks import number
+from tardigrad.rules.rule import Now, Optimizer, Signal, mean, rate
+
+
+class DanaState(NamedTuple):
+    velocity_sum: Tensor
+
+
+class DanaOwn(NamedTuple):
+    velocity: Tensor
+
+
+@dataclass(frozen=True)
+class Dana(Optimizer[DanaState, DanaOwn]):
+    """v_i ← γ v_i + p; θ ← θ − η v_i; sent to worker i: θ − η γ Σ_j v_j.
+
+    Symbols: v_i the buffer of worker i, p the (corrected) gradient; Σ_j v_j is kept as a running
+    sum. In a group every worker's buffer takes its own gradient, then θ ← θ − η·mean of v_i.
+    With one worker the sent vector follows torch's Nesterov trajectory. A worker that leaves takes
+    its v_i out of the sum.
+
+    Gap-Aware paper, Alg. 6 (7 and 8 with the corrections).
+    """
+
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        number("momentum", self.momentum)
+
+    def start(self, theta: Tensor) -> DanaState:
+        return DanaState(torch.zeros_like(theta))
+
+    def start_own(self, theta: Tensor) -> DanaOwn:
+        return DanaOwn(torch.zeros_like(theta))
+
+    def step(
+        self,
+        theta: Tensor,
+        state: DanaState,
+        owns: Sequence[DanaOwn],
+        slots: Sequence[int],
+        signals: Sequence[Signal],
+        now: Now,
+    ) -> tuple[Tensor, DanaState, tuple[DanaOwn, ...]]:
+        rows = list(owns)
+        total = state.velocity_sum
+        steps = []
+        for slot, signal in zip(slots, signals, strict=True):
+            velocity = rows[slot].velocity.mul(self.momentum).add(signal.first)
+            total = total + (velocity - rows[slot].velocity)
+            rows[slot] = DanaOwn(velocity)
+            alone = len(signals) == 1 or signal.step_scale is None
+            steps.append(velocity if alone else velocity * signal.step_scale)
+        lr = rate(signals[0], now) if len(signals) == 1 else now.lr
+        return torch.addcmul(theta, mean(steps), -lr), DanaState(total), tuple(rows)
+
+    def peek(self, state: DanaState, own: DanaOwn, grad: Tensor, now: Now) -> Tensor:
+        return own.velocity.mul(self.momentum).add(grad)
+
+    def send(self, theta: Tensor, state: DanaState, now: Now) -> Tensor:
+        return torch.addcmul(theta, state.velocity_sum, -(now.lr * self.momentum))
+
+    def leave(self, state: DanaState, own: DanaOwn) -> DanaState:
+        return DanaState(state.velocity_sum - own.velocity)

@@ -1,0 +1,102 @@
+"""Gap-Aware: divide the gradient by how far, in average steps, θ has moved since its view."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tardigrad.checks import not_negative, one_of, positive
+from tardigrad.layout import Layout
+from tardigrad.rules.rule import Correction, Nothing, Now, Peek, Push, Signal
+
+DECAY = 0.999
+EPS = 1e-8
+
+
+class GapState(NamedTuple):
+    mean_square: Tensor
+    """m: of the step u, per parameter, per tensor or for all (per="layer", "global")."""
+
+
+@dataclass(frozen=True)
+class Gap(Correction[GapState, Nothing]):
+    """g / G, G = |θ − view| / C + 1; C = η_max (√m̂ + ε), m ← β m + (1−β) u², m̂ = m / (1−β^k).
+
+    β = 0.999, ε = 1e-8, k counts updates from 1.
+
+    Args:
+        per: "parameter" as above; "layer" one G per named tensor, ‖θ_p − view_p‖ / C_p + 1 with
+            C_p from the mean square of ‖u_p‖ (choice: a layer is a named tensor); "global" one G.
+        step: what u is. Alg. 14 is circular with Alg. 4 (C needs the step, the step needs G).
+            "previous": u = v before this update, as a later public implementation from the same
+            group does. "tentative": u = γ v + g with the raw gradient, before G is known (Adam: its
+            unpenalised direction m̂/(√û + ε), which the paper leaves open).
+        max_lr: η_max; None is the largest rate of the whole schedule, warm-up or not.
+        tolerance: only the part of the gap above it counts, G = max(0, gap − tolerance) + 1
+            (App. C.13 suggests it; 0 is the paper).
+
+    Choices: C from the root mean square of the step (Alg. 14) rather than the mean norm of the
+    gradient (Def. 1), because the experiments used it. Weight decay is part of the gradient:
+    (g + wd·θ)/G. Under a policy that scales the rate, η_max is scaled with it.
+
+    Barkai, Hakimi and Schuster 2020, Def. 1, eq. 12–13, Alg. 4 and 14, App. C.5.
+    """
+
+    per: Literal["parameter", "layer", "global"] = "parameter"
+    step: Literal["previous", "tentative"] = "previous"
+    max_lr: float | None = None
+    tolerance: float = 0.0
+
+    needs_view = True
+
+    def __post_init__(self) -> None:
+        one_of("per", self.per, ("parameter", "layer", "global"))
+        one_of("step", self.step, ("previous", "tentative"))
+        if self.max_lr is not None:
+            positive("max_lr", self.max_lr)
+        not_negative("tolerance", self.tolerance)
+
+    @property
+    def elementwise(self) -> bool:  # type: ignore[override]
+        return self.per == "parameter"
+
+    def start(self, theta: Tensor, layout: Layout) -> GapState:
+        return GapState(torch.zeros_like(self._size(theta, layout)))
+
+    def host(self, count: int) -> tuple[float, ...]:
+        return (1 - DECAY**count,)
+
+    def observe(
+        self, state: GapState, grad: Tensor, peek: Peek, now: Now, layout: Layout
+    ) -> GapState:
+        u = peek.previous() if self.step == "previous" else peek.tentative()
+        size = self._size(u, layout)
+        return GapState(state.mean_square * DECAY + size * size * (1 - DECAY))
+
+    def correct(
+        self, theta: Tensor, state: GapState, own: Nothing, push: Push, now: Now, layout: Layout
+    ) -> tuple[Signal, Nothing]:
+        (bias,) = now.correction
+        lr_max = now.lr_max if self.max_lr is None else self.max_lr
+        average_step = (torch.sqrt(state.mean_square / bias) + EPS) * lr_max
+        gap = self._size(theta - push.view, layout) / average_step
+        if self.tolerance:
+            gap = torch.clamp(gap - self.tolerance, min=0)
+        return Signal(push.grad / self._spread(gap + 1, layout), push.grad), own
+
+    def _size(self, vector: Tensor, layout: Layout) -> Tensor:
+        """|x| per parameter, ‖x_p‖ per tensor, or ‖x‖."""
+        if self.per == "parameter":
+            return vector.abs()
+        if self.per == "global":
+            return torch.linalg.vector_norm(vector).reshape(1)
+        parts = vector.split(list(layout.sizes))
+        return torch.stack([torch.linalg.vector_norm(part) for part in parts])
+
+    def _spread(self, values: Tensor, layout: Layout) -> Tensor:
+        """One value per tensor, laid out over its parameters."""
+        if self.per != "layer":
+            return values
+        parts = [values[i].expand(size) for i, size in enumerate(layout.sizes)]
+        return torch.cat(parts)

@@ -1,0 +1,200 @@
+"""Learning rates that change: against updates, against samples in applied gradients, or epochs.
+
+An epoch is `epoch_size` samples in *applied* gradients (a choice: dropped gradients taught nothing).
+Nothing here touches the optimizers' buffers. They hold gradients, not steps, so when the rate
+changes past momentum follows at once; the momentum correction of Goyal et al. (2017) is needed only
+where the rate sits inside the buffer.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from tardigrad.checks import positive, require
+
+Unit = Literal["updates", "samples", "epochs"]
+
+
+class Progress(NamedTuple):
+    """How far a shard has come: updates and samples applied before the one now being made."""
+
+    updates: int = 0
+    samples: int = 0
+    epoch_size: int = 0
+
+    def count(self, unit: Unit) -> float:
+        if unit == "updates":
+            return float(self.updates)
+        if unit == "samples":
+            return float(self.samples)
+        if self.epoch_size <= 0:
+            raise ValueError(
+                'the learning rate is given by="epochs", but this task has no data set and so no '
+                'epochs: use by="updates"'
+            )
+        return self.samples / self.epoch_size
+
+
+class LearningRate(ABC):
+    """A rate η as a function of progress; `max` is its largest value over the whole run."""
+
+    @abstractmethod
+    def at(self, progress: Progress) -> float: ...
+
+    @property
+    @abstractmethod
+    def max(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Constant(LearningRate):
+    """η."""
+
+    lr: float
+
+    def __post_init__(self) -> None:
+        positive("lr", self.lr)
+
+    def at(self, progress: Progress) -> float:
+        return self.lr
+
+    @property
+    def max(self) -> float:
+        return self.lr
+
+
+@dataclass(frozen=True)
+class Step(LearningRate):
+    """η · factor^(number of milestones passed)."""
+
+    lr: float
+    milestones: tuple[float, ...]
+    factor: float = 0.1
+    by: Unit = "updates"
+
+    def __post_init__(self) -> None:
+        positive("lr", self.lr)
+        positive("factor", self.factor)
+        require(
+            list(self.milestones) == sorted(set(self.milestones)),
+            f"milestones must increase, got {list(self.milestones)}",
+        )
+
+    def at(self, progress: Progress) -> float:
+        now = progress.count(self.by)
+        return self.lr * self.factor ** sum(now >= m for m in self.milestones)
+
+    @property
+    def max(self) -> float:
+        return self.lr * max(1.0, self.factor ** len(self.milestones))
+
+
+@dataclass(frozen=True)
+class Linear(LearningRate):
+    """From η to `final` in a straight line over `over`, then `final`."""
+
+    lr: float
+    over: float
+    final: float = 0.0
+    by: Unit = "updates"
+
+    def __post_init__(self) -> None:
+        positive("lr", self.lr)
+        positive("over", self.over)
+        require(self.final >= 0, f"final must not be negative, got {self.final}")
+
+    def at(self, progress: Progress) -> float:
+        share = min(1.0, progress.count(self.by) / self.over)
+        return self.lr + (self.final - self.lr) * share
+
+    @property
+    def max(self) -> float:
+        return max(self.lr, self.final)
+
+
+@dataclass(frozen=True)
+class Cosine(LearningRate):
+    """From η to `final` along half a cosine over `over`, then `final`."""
+
+    lr: float
+    over: float
+    final: float = 0.0
+    by: Unit = "updates"
+
+    def __post_init__(self) -> None:
+        positive("lr", self.lr)
+        positive("over", self.over)
+        require(self.final >= 0, f"final must not be negative, got {self.final}")
+
+    def at(self, progress: Progress) -> float:
+        share = min(1.0, progress.count(self.by) / self.over)
+        return self.final + (self.lr - self.final) * 0.5 * (1.0 + math.cos(math.pi * share))
+
+    @property
+    def max(self) -> float:
+        return max(self.lr, self.final)
+
+
+@dataclass(frozen=True)
+class Exponential(LearningRate):
+    """η · decay^(progress / over)."""
+
+    lr: float
+    decay: float
+    over: float = 1.0
+    by: Unit = "updates"
+
+    def __post_init__(self) -> None:
+        positive("lr", self.lr)
+        positive("over", self.over)
+        require(0 < self.decay <= 1, f"decay must be in (0, 1], got {self.decay}")
+
+    def at(self, progress: Progress) -> float:
+        return float(self.lr * self.decay ** (progress.count(self.by) / self.over))
+
+    @property
+    def max(self) -> float:
+        return self.lr
+
+
+@dataclass(frozen=True)
+class WarmUp(LearningRate):
+    """From η/N in a straight line to η over the first `over` epochs, then `after` (Goyal 2017)."""
+
+    after: LearningRate
+    workers: int
+    over: float = 5.0
+    by: Unit = "epochs"
+
+    def __post_init__(self) -> None:
+        positive("over", self.over)
+        require(self.workers >= 1, f"workers must be at least 1, got {self.workers}")
+
+    def at(self, progress: Progress) -> float:
+        share = min(1.0, progress.count(self.by) / self.over)
+        return self.after.at(progress) * (1.0 / self.workers + (1.0 - 1.0 / self.workers) * share)
+
+    @property
+    def max(self) -> float:
+        return self.after.max
+
+
+step, linear, cosine, exponential, warm_up = Step, Linear, Cosine, Exponential, WarmUp
+
+SCHEDULES: dict[str, type[LearningRate]] = {
+    "constant": Constant,
+    "step": Step,
+    "linear": Linear,
+    "cosine": Cosine,
+    "exponential": Exponential,
+    "warm_up": WarmUp,
+}
+
+
+def learning_rate(lr: float | LearningRate) -> LearningRate:
+    """A number becomes a constant rate; a schedule stays what it is."""
+    if isinstance(lr, LearningRate):
+        return lr
+    positive("lr", lr)
+    return Constant(float(lr))
