@@ -46,9 +46,7 @@ class Task(Protocol):
         """Initial running buffers (BatchNorm), in a fixed order; empty for most models."""
         ...
 
-    def fold(
-        self, buffers: tuple[Tensor, ...], batch: tuple[Tensor, ...]
-    ) -> tuple[Tensor, ...]:
+    def fold(self, buffers: tuple[Tensor, ...], batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Running buffers after one more applied gradient's batch statistics."""
         ...
 

@@ -1,0 +1,79 @@
+"""A task given by a gradient function alone: no data set, no module."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from tardigrad.layout import Layout
+from tardigrad.tasks.task import Gradient, Turn
+
+GradientFunction = Callable[[Tensor, int, int], Tensor | tuple[Tensor, Tensor]]
+"""grad(view, worker, step): the flat gradient, or (loss, gradient)."""
+
+
+class FunctionTask:
+    """The task of following `grad(view, worker, step)` from `theta0`.
+
+    `grad` returns the flat gradient, or `(loss, gradient)`. Where it returns no loss the loss is
+    recorded as 0, not NaN, so that a run is never taken for a diverged one; give `evaluate` (a
+    function of the parameters) to measure something. It must be a pure function of its arguments:
+    take randomness from `tardigrad.keys`, keyed by worker, the step being the position.
+    """
+
+    batch_size = 1
+    epoch_size = 0
+
+    def __init__(
+        self,
+        theta0: Tensor,
+        grad: GradientFunction,
+        layout: Layout | None = None,
+        evaluate: Callable[[Tensor], Mapping[str, float]] | None = None,
+    ) -> None:
+        if theta0.dim() != 1 or not theta0.is_floating_point():
+            raise ValueError(
+                f"theta0 must be a flat floating-point vector, got shape {tuple(theta0.shape)} of "
+                f"{theta0.dtype}: pass theta0.reshape(-1).float()"
+            )
+        self.layout = Layout.flat(theta0.numel()) if layout is None else layout
+        if self.layout.size != theta0.numel():
+            raise ValueError(
+                f"layout has {self.layout.size} parameters but theta0 has {theta0.numel()}: "
+                "leave layout out, or make it with Layout.of(named tensors)"
+            )
+        self._theta0 = theta0.detach().clone()
+        self._grad = grad
+        self._evaluate = evaluate
+
+    def start(self) -> Tensor:
+        return self._theta0.clone()
+
+    def gradient(self, view: Tensor, turn: Turn) -> Gradient:
+        out = self._grad(view, turn.worker, turn.step)
+        loss, grad = out if isinstance(out, tuple) else (view.new_zeros(()), out)
+        if not isinstance(grad, Tensor) or grad.shape != view.shape or grad.dtype != view.dtype:
+            got = f"{grad.dtype} {tuple(grad.shape)}" if isinstance(grad, Tensor) else type(grad)
+            raise ValueError(
+                f"grad(view, worker={turn.worker}, step={turn.step}) must return a flat gradient "
+                f"like its view, {view.dtype} {tuple(view.shape)}, but returned {got}"
+            )
+        loss = torch.as_tensor(loss, dtype=view.dtype, device=view.device).detach()
+        if loss.dim() != 0:
+            raise ValueError(
+                f"grad returned a loss of shape {tuple(loss.shape)}: "
+                "return (loss, gradient) with a scalar loss, such as losses.mean()"
+            )
+        return Gradient(loss, grad.detach())
+
+    def start_buffers(self) -> tuple[Tensor, ...]:
+        return ()
+
+    def fold(self, buffers: tuple[Tensor, ...], batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return buffers
+
+    def evaluate(
+        self, params: Tensor, buffers: tuple[Tensor, ...], split: str
+    ) -> Mapping[str, float]:
+        """What `evaluate` measures, whichever split is asked for: a function has no splits."""
+        return {} if self._evaluate is None else self._evaluate(params)

@@ -1,0 +1,47 @@
+"""Losses by name, and what else can be measured from outputs and targets."""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""loss(outputs, targets): the mean over the batch, a scalar."""
+
+
+def token_cross_entropy(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Cross entropy in nats per token: logits (batch, time, vocabulary), tokens (batch, time)."""
+    return F.cross_entropy(logits.flatten(0, -2), tokens.flatten().long())
+
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": F.cross_entropy,
+    "nll": F.nll_loss,
+    "mse": F.mse_loss,
+    "token_cross_entropy": token_cross_entropy,
+}
+
+
+def loss_function(choice: str | Loss) -> Loss:
+    if not isinstance(choice, str):
+        return choice
+    if choice not in LOSSES:
+        names = ", ".join(repr(name) for name in LOSSES)
+        raise ValueError(
+            f"loss must be {names} or a function (outputs, targets) -> mean scalar, got {choice!r}"
+        )
+    return LOSSES[choice]
+
+
+def hits(outputs: Tensor, targets: Tensor) -> Tensor | None:
+    """Which predictions are right, where targets are classes; None where that has no meaning.
+
+    Classes lie in the last dimension of the outputs, or in dimension 1 as torch's losses have it.
+    """
+    if targets.is_floating_point() or outputs.dim() != targets.dim() + 1:
+        return None
+    if outputs.shape[:-1] == targets.shape:
+        return outputs.argmax(-1) == targets
+    if outputs.shape[:1] + outputs.shape[2:] == targets.shape:
+        return outputs.argmax(1) == targets
+    return None

@@ -1,0 +1,234 @@
+"""A task made of any `nn.Module`, a loss and data."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tardigrad import keys
+from tardigrad.layout import Layout, flatten
+from tardigrad.tasks.augment import Augment, augmentation
+from tardigrad.tasks.losses import Loss, hits, loss_function
+from tardigrad.tasks.sampling import Sampling, sampler
+from tardigrad.tasks.split import Data
+from tardigrad.tasks.statistics import Statistics
+from tardigrad.tasks.task import Gradient, Turn
+
+CHUNK = 1000
+"""Samples per forward pass in evaluation: bounds memory, and does not depend on the batch size."""
+
+
+class ModuleTask:
+    """The task of fitting `module` to `data` by `loss`.
+
+    module: copied, so yours is never touched. Parameters that require gradients are learned;
+        others stay as they are.
+    loss: (outputs, targets) -> mean scalar, or "cross_entropy", "nll", "mse".
+    sampling: "independent", "epoch" or "partition" (`tasks.sampling`); the last needs `workers`.
+    augment: "pad_crop_flip", "rotate_zoom" or (inputs, stream) -> inputs.
+    stochastic: whether the forward pass draws random numbers; None looks for dropout layers. If
+        so, torch's generator is forked and seeded by (seed, "dropout", worker, step) around it.
+    dtype: of parameters and floating-point data; None keeps the module's.
+
+    A gradient is eager, one at a time, and a pure function of (view, turn). The view is copied
+    into the parameters of the task's own module, each of which torch has placed on a 64-byte
+    boundary: where a tensor lies changes the bits of a product with batch size 1, and a slice of
+    a flat vector lies anywhere. So the bits are those of a plain module's backward pass.
+
+    BatchNorm's statistics come with the gradient and are folded when it is applied
+    (`tasks.statistics`). Other modules that change their own buffers in the forward pass
+    (spectral norm) would not be pure, and are not supported.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: str | Loss,
+        data: Data,
+        batch_size: int = 128,
+        *,
+        sampling: Sampling = "independent",
+        workers: int | None = None,
+        seed: int = 0,
+        augment: str | Augment | None = None,
+        stochastic: bool | None = None,
+        device: str | torch.device = "cpu",
+        dtype: str | torch.dtype | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        self.batch_size = batch_size
+        self.seed = seed
+        self.device = torch.device(device)
+        self.dtype = dtype_of(dtype, module)
+        self._module = copy.deepcopy(module).to(self.device, self.dtype).train()
+        trainable = {n: p for n, p in self._module.named_parameters() if p.requires_grad}
+        if not trainable:
+            raise ValueError("module has no parameters that require gradients: nothing to learn")
+        for parameter in trainable.values():  # its own memory, so aligned as torch aligns it
+            parameter.data = parameter.detach().clone(memory_format=torch.contiguous_format)
+        self._parameters: list[Tensor] = list(trainable.values())
+        self.layout = Layout.of(trainable)
+        self._start = flatten(trainable)
+        self._statistics = Statistics(self._module)
+        self._loss = loss_function(loss)
+        self._augment = augmentation(augment)
+        self.stochastic = _has_dropout(self._module) if stochastic is None else stochastic
+        self.data = data.to(self.device, self.dtype)
+        self.epoch_size = len(self.data.train)
+        self._sampler = sampler(sampling, self.epoch_size, batch_size, seed, workers)
+
+    def start(self) -> Tensor:
+        return self._start.clone()
+
+    def start_buffers(self) -> tuple[Tensor, ...]:
+        """(running mean, running variance, batches counted) of each BatchNorm, in module order."""
+        return self._statistics.start()
+
+    def fold(self, buffers: tuple[Tensor, ...], batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return self._statistics.fold(buffers, batch)
+
+    def gradient(self, view: Tensor, turn: Turn) -> Gradient:
+        inputs, targets = self.batch(turn)
+        self._place(view)
+        self._statistics.clear()
+        with self._randomness(turn):
+            loss = self._loss(self._module(inputs), targets)
+        pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+        flat = torch.cat([piece.reshape(-1) for piece in pieces])
+        return Gradient(loss.detach(), flat, self._statistics.taken())
+
+    def evaluate(
+        self, params: Tensor, buffers: tuple[Tensor, ...], split: str
+    ) -> Mapping[str, float]:
+        """Mean loss, and accuracy where targets are classes; empty where there is no such split."""
+        data = self.data.split(split)
+        if data is None:
+            return {}
+        self._place(params)
+        self._statistics.put(buffers)
+        loss, right, counted = 0.0, 0, 0
+        self._module.eval()
+        try:
+            with torch.no_grad():
+                for at in range(0, len(data), CHUNK):
+                    inputs, targets = data.inputs[at : at + CHUNK], data.targets[at : at + CHUNK]
+                    outputs = self._module(inputs)
+                    loss += self._loss(outputs, targets).item() * len(inputs)
+                    hit = hits(outputs, targets)
+                    if hit is not None:
+                        right, counted = right + int(hit.sum()), counted + hit.numel()
+        finally:
+            self._module.train()
+        metrics = {"loss": loss / len(data)}
+        return {**metrics, "accuracy": right / counted} if counted else metrics
+
+    def indices(self, turn: Turn) -> Tensor:
+        """Which training samples this gradient sees."""
+        return self.indices_of([turn.worker], [turn.step], [turn.row])[0]
+
+    def indices_of(
+        self, workers: npt.ArrayLike, steps: npt.ArrayLike, rows: npt.ArrayLike
+    ) -> Tensor:
+        """The same for many turns at once: (turns, batch)."""
+        turns = (np.asarray(ids, dtype=np.int64) for ids in (workers, steps, rows))
+        return torch.from_numpy(self._sampler(*turns)).to(self.device)
+
+    def batch(self, turn: Turn) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of this gradient, augmented."""
+        chosen = self.indices(turn)
+        inputs, targets = self.data.train.inputs[chosen], self.data.train.targets[chosen]
+        if self._augment is not None:
+            inputs = self._augment(inputs, keys.key(self.seed, "augment", turn.worker, turn.step))
+        return inputs, targets
+
+    @property
+    def augments(self) -> bool:
+        """Whether a batch is more than the samples at its indices."""
+        return self._augment is not None
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether gradients carry BatchNorm statistics."""
+        return bool(self._statistics)
+
+    def statistics_zeros(self) -> tuple[Tensor, ...]:
+        """What `functional_loss_and_statistics` fills; under vmap it needs a batch of them."""
+        return self._statistics.zeros()
+
+    def functional_loss(self, params: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss as a pure function of the flat parameters, for `torch.func` (no BatchNorm)."""
+        outputs = functional_call(self._module, self.layout.unflatten(params), (inputs,))
+        return self._loss(outputs, targets)
+
+    def functional_loss_and_statistics(
+        self, params: Tensor, inputs: Tensor, targets: Tensor, zeros: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The same with BatchNorm: the batch's statistics are returned in the `zeros` given."""
+        named = dict(zip(self._statistics.names, zeros, strict=True))
+        state = {**self.layout.unflatten(params), **named}
+        outputs = functional_call(self._module, state, (inputs,))
+        return self._loss(outputs, targets), tuple(named.values())
+
+    def _place(self, flat: Tensor) -> None:
+        if flat.shape != self._start.shape or flat.dtype != self.dtype:
+            raise ValueError(
+                f"parameters must be a flat {self.dtype} vector of {self.layout.size} numbers, "
+                f"got {flat.dtype} {tuple(flat.shape)}"
+            )
+        with torch.no_grad():
+            torch._foreach_copy_(self._parameters, list(self.layout.unflatten(flat).values()))
+
+    @contextmanager
+    def _randomness(self, turn: Turn) -> Iterator[None]:
+        if not self.stochastic:
+            yield
+            return
+        on_gpu = self.device.type == "cuda"
+        stream = keys.key(self.seed, "dropout", turn.worker, turn.step)
+        with torch.random.fork_rng(devices=[self.device] if on_gpu else []):
+            torch.default_generator.manual_seed(stream)
+            if on_gpu:
+                with torch.cuda.device(self.device):
+                    torch.cuda.manual_seed(stream)
+            yield
+
+
+def initialised(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """A module whose random initial weights are keyed by the seed; torch's generator untouched."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(keys.key(seed, "init"))
+        return make()
+
+
+def dtype_of(choice: str | torch.dtype | None, module: nn.Module | None = None) -> torch.dtype:
+    """The dtype of that name; None is what the module has."""
+    if choice is None:
+        found = {p.dtype for p in module.parameters()} if module is not None else set()
+        if len(found) != 1:
+            raise ValueError(
+                f"module mixes {sorted(map(str, found))}: choose one with dtype='float32'"
+            )
+        return found.pop()
+    dtypes = {"float32": torch.float32, "float64": torch.float64}
+    if isinstance(choice, str):
+        if choice not in dtypes:
+            raise ValueError(f"dtype must be 'float32' or 'float64', got {choice!r}")
+        return dtypes[choice]
+    return choice
+
+
+def _has_dropout(module: nn.Module) -> bool:
+    for layer in module.modules():
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
+            return True
+        if isinstance(layer, nn.MultiheadAttention | nn.RNNBase) and layer.dropout > 0:
+            return True
+        if isinstance(layer, nn.RReLU):
+            return True
+    return False

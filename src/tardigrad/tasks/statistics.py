@@ -1,0 +1,98 @@
+"""BatchNorm's running statistics, taken out of the module so that they can be folded in order.
+
+A worker's forward pass must not change what others see, so the batch's mean and unbiased variance
+travel with the gradient and are folded when it is applied:
+
+    running ← (1 − momentum)·running + momentum·batch
+
+To get them out without hooks (which `torch.func` would not see) each layer's momentum is set to 1
+and its running buffers to zero before the forward pass; afterwards they hold the batch's own.
+"""
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+
+class Statistics:
+    """The running statistics of a module's BatchNorm layers, in module order.
+
+    *Running* buffers are (mean, variance, count) per layer; a *batch*'s are (mean, variance).
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._layers: list[_BatchNorm] = []
+        self._momenta: list[float | None] = []
+        self._start: list[Tensor] = []
+        self.names: list[str] = []
+        for name, layer in module.named_modules():
+            if isinstance(layer, _InstanceNorm) and layer.track_running_stats:
+                raise ValueError(
+                    f"layer {name!r} is an InstanceNorm with track_running_stats=True, whose "
+                    "statistics tardigrad does not carry: use track_running_stats=False"
+                )
+            if not isinstance(layer, _BatchNorm) or layer.running_mean is None:
+                continue
+            assert layer.running_var is not None
+            assert layer.num_batches_tracked is not None
+            self._layers.append(layer)
+            self._momenta.append(layer.momentum)
+            self._start += [
+                layer.running_mean.clone(),
+                layer.running_var.clone(),
+                layer.num_batches_tracked.clone(),
+            ]
+            self.names += [f"{name}.running_mean", f"{name}.running_var"]
+            layer.momentum = 1.0
+            layer.num_batches_tracked = None  # counted in fold, not in the forward pass
+
+    def __bool__(self) -> bool:
+        return bool(self._layers)
+
+    def start(self) -> tuple[Tensor, ...]:
+        return tuple(tensor.clone() for tensor in self._start)
+
+    def zeros(self) -> tuple[Tensor, ...]:
+        """What the forward pass fills with the batch's statistics, in the order of `names`."""
+        return tuple(tensor.new_zeros(tensor.shape) for tensor in self._running())
+
+    def clear(self) -> None:
+        """Before a forward pass."""
+        for tensor in self._running():
+            tensor.zero_()
+
+    def taken(self) -> tuple[Tensor, ...]:
+        """After a forward pass: a copy of the batch's statistics."""
+        return tuple(tensor.clone() for tensor in self._running())
+
+    def put(self, buffers: tuple[Tensor, ...]) -> None:
+        """Place running statistics in the module, for evaluation."""
+        if len(buffers) != len(self._start):
+            raise ValueError(
+                f"this model has {len(self._start)} running buffers, got {len(buffers)}: "
+                "pass task.start_buffers() or what task.fold returned"
+            )
+        for i, layer in enumerate(self._layers):
+            assert layer.running_mean is not None
+            assert layer.running_var is not None
+            layer.running_mean.copy_(buffers[3 * i])
+            layer.running_var.copy_(buffers[3 * i + 1])
+
+    def fold(self, buffers: tuple[Tensor, ...], batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """New running buffers; momentum None means the plain average, as in torch."""
+        out: list[Tensor] = []
+        for i, momentum in enumerate(self._momenta):
+            count = buffers[3 * i + 2] + 1
+            weight = 1.0 / count.item() if momentum is None else momentum
+            for running, new in zip(buffers[3 * i : 3 * i + 2], batch[2 * i :], strict=False):
+                out.append((1 - weight) * running + weight * new)
+            out.append(count)
+        return tuple(out)
+
+    def _running(self) -> list[Tensor]:
+        out: list[Tensor] = []
+        for layer in self._layers:
+            assert layer.running_mean is not None
+            assert layer.running_var is not None
+            out += [layer.running_mean, layer.running_var]
+        return out
