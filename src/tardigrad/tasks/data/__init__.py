@@ -1,0 +1,17 @@
+"""Data sets: fetched once, verified always."""
+
+from tardigrad.tasks.data.dataset import Arrays, DataError, Images, Text
+from tardigrad.tasks.data.store import DATASETS, Row, default_folder, describe, fetch, load
+
+__all__ = [
+    "DATASETS",
+    "Arrays",
+    "DataError",
+    "Images",
+    "Row",
+    "Text",
+    "default_folder",
+    "describe",
+    "fetch",
+    "load",
+]
