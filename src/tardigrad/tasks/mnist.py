@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from torch import nn
-from torch.nn.utils.parametrizations import weight_norm
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from tardigrad.tasks.augment import Augment
 from tardigrad.tasks.checks import at_least, one_of
@@ -94,12 +95,29 @@ def mlp(hidden: int, data: str = "mnist") -> nn.Module:
     )
 
 
+class NormedConv(nn.Conv2d):
+    """3×3 filters w = gain · v / ‖v‖ (Salimans and Kingma 2016), the gain starting at ‖v‖.
+
+    Written out because torch's own parametrisation can be neither pickled nor vmapped.
+    """
+
+    def __init__(self, channels: int, filters: int) -> None:
+        super().__init__(channels, filters, 3, padding=1)
+        self.gain = nn.Parameter(self._length().detach())
+
+    def forward(self, x: Tensor) -> Tensor:
+        filters = self.weight * (self.gain / self._length())
+        return F.conv2d(x, filters, self.bias, padding=1)
+
+    def _length(self) -> Tensor:
+        return torch.sqrt(self.weight.square().sum((1, 2, 3), keepdim=True))
+
+
 def cnn(width: int, data: str = "mnist") -> nn.Module:
     layers: list[nn.Module] = [Normalise(data)]
     channels = 1
     for filters in (width, width, 2 * width, 2 * width):
-        conv = nn.Conv2d(channels, filters, 3, padding=1)
-        layers += [weight_norm(conv), nn.ReLU(), nn.MaxPool2d(2)]
+        layers += [NormedConv(channels, filters), nn.ReLU(), nn.MaxPool2d(2)]
         channels = filters
-    layers += [nn.Flatten(), weight_norm(nn.Linear(channels, 10)), nn.LogSoftmax(dim=-1)]
+    layers += [nn.Flatten(), nn.Linear(channels, 10), nn.LogSoftmax(dim=-1)]
     return nn.Sequential(*layers)

@@ -64,7 +64,7 @@ class ModuleTask:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self.batch_size = batch_size
         self.seed = seed
-        self.device = torch.device(device)
+        self.device = _device(device)
         self.dtype = dtype_of(dtype, module)
         self._module = copy.deepcopy(module).to(self.device, self.dtype).train()
         trainable = {n: p for n, p in self._module.named_parameters() if p.requires_grad}
@@ -99,6 +99,11 @@ class ModuleTask:
         self._statistics.clear()
         with self._randomness(turn):
             loss = self._loss(self._module(inputs), targets)
+        if loss.dim() != 0:
+            raise ValueError(
+                f"loss must return a scalar, the mean over the batch, got shape "
+                f"{tuple(loss.shape)}: use reduction='mean'"
+            )
         pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
         flat = torch.cat([piece.reshape(-1) for piece in pieces])
         return Gradient(loss.detach(), flat, self._statistics.taken())
@@ -117,7 +122,9 @@ class ModuleTask:
         try:
             with torch.no_grad():
                 for at in range(0, len(data), CHUNK):
-                    inputs, targets = data.inputs[at : at + CHUNK], data.targets[at : at + CHUNK]
+                    # Copied, so that bits do not depend on where the data happens to lie.
+                    inputs = data.inputs[at : at + CHUNK].clone()
+                    targets = data.targets[at : at + CHUNK]
                     outputs = self._module(inputs)
                     loss += self._loss(outputs, targets).item() * len(inputs)
                     hit = hits(outputs, targets)
@@ -204,6 +211,13 @@ def initialised(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(keys.key(seed, "init"))
         return make()
+
+
+def _device(choice: str | torch.device) -> torch.device:
+    device = torch.device(choice)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device = {str(choice)!r}, but torch sees no GPU here: use device='cpu'")
+    return device
 
 
 def dtype_of(choice: str | torch.dtype | None, module: nn.Module | None = None) -> torch.dtype:
