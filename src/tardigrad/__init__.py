@@ -1,1 +1,30 @@
-"""tardigrad."""
+"""Late gradients, put to work: simulate, run and replay asynchronous distributed SGD."""
+
+from tardigrad import rules, schedules
+from tardigrad.clusters import Dispatcher, Gamma
+from tardigrad.engine import Diverged, History, Run, execute, simulate
+from tardigrad.policies import Async, Sync
+from tardigrad.rules import Rule
+from tardigrad.schedule import Schedule, schedule
+from tardigrad.tasks import FunctionTask, ModuleTask
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Async",
+    "Dispatcher",
+    "Diverged",
+    "FunctionTask",
+    "Gamma",
+    "History",
+    "ModuleTask",
+    "Rule",
+    "Run",
+    "Schedule",
+    "Sync",
+    "execute",
+    "rules",
+    "schedule",
+    "schedules",
+    "simulate",
+]

@@ -1,5 +1,6 @@
 """Where each named tensor lies in the flat parameter vector, and how shards divide it."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ class Sharding:
             bounds = tuple(round(s * layout.size / shards) for s in range(shards + 1))
         else:
             bounds = _tensor_bounds(layout, shards)
-        layouts = tuple(_cut(layout, a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True))
+        layouts = tuple(_cut(layout, a, b) for a, b in itertools.pairwise(bounds))
         whole = set(bounds) <= set(layout.offsets)
         return cls(bounds, layouts, whole)
 

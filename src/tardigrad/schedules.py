@@ -1,6 +1,6 @@
 """Learning rates that change: against updates, against samples in applied gradients, or epochs.
 
-An epoch is `epoch_size` samples in *applied* gradients (a choice: dropped gradients taught nothing).
+An epoch is `epoch_size` samples in *applied* gradients (a choice: dropped ones taught nothing).
 Nothing here touches the optimizers' buffers. They hold gradients, not steps, so when the rate
 changes past momentum follows at once; the momentum correction of Goyal et al. (2017) is needed only
 where the rate sits inside the buffer.
@@ -23,7 +23,7 @@ class Progress(NamedTuple):
     samples: int = 0
     epoch_size: int = 0
 
-    def count(self, unit: Unit) -> float:
+    def measure(self, unit: Unit) -> float:
         if unit == "updates":
             return float(self.updates)
         if unit == "samples":
@@ -82,7 +82,7 @@ class Step(LearningRate):
         )
 
     def at(self, progress: Progress) -> float:
-        now = progress.count(self.by)
+        now = progress.measure(self.by)
         return self.lr * self.factor ** sum(now >= m for m in self.milestones)
 
     @property
@@ -105,7 +105,7 @@ class Linear(LearningRate):
         require(self.final >= 0, f"final must not be negative, got {self.final}")
 
     def at(self, progress: Progress) -> float:
-        share = min(1.0, progress.count(self.by) / self.over)
+        share = min(1.0, progress.measure(self.by) / self.over)
         return self.lr + (self.final - self.lr) * share
 
     @property
@@ -128,7 +128,7 @@ class Cosine(LearningRate):
         require(self.final >= 0, f"final must not be negative, got {self.final}")
 
     def at(self, progress: Progress) -> float:
-        share = min(1.0, progress.count(self.by) / self.over)
+        share = min(1.0, progress.measure(self.by) / self.over)
         return self.final + (self.lr - self.final) * 0.5 * (1.0 + math.cos(math.pi * share))
 
     @property
@@ -151,7 +151,7 @@ class Exponential(LearningRate):
         require(0 < self.decay <= 1, f"decay must be in (0, 1], got {self.decay}")
 
     def at(self, progress: Progress) -> float:
-        return float(self.lr * self.decay ** (progress.count(self.by) / self.over))
+        return float(self.lr * self.decay ** (progress.measure(self.by) / self.over))
 
     @property
     def max(self) -> float:
@@ -172,7 +172,7 @@ class WarmUp(LearningRate):
         require(self.workers >= 1, f"workers must be at least 1, got {self.workers}")
 
     def at(self, progress: Progress) -> float:
-        share = min(1.0, progress.count(self.by) / self.over)
+        share = min(1.0, progress.measure(self.by) / self.over)
         return self.after.at(progress) * (1.0 / self.workers + (1.0 - 1.0 / self.workers) * share)
 
     @property

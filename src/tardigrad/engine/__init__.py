@@ -1,1 +1,7 @@
-"""TBD."""
+"""Executors of schedules, and the store of versions."""
+
+from tardigrad.engine.execute import Tick, execute, simulate
+from tardigrad.engine.run import Diverged, History, Run
+from tardigrad.engine.shard import Arrived, Shard
+
+__all__ = ["Arrived", "Diverged", "History", "Run", "Shard", "Tick", "execute", "simulate"]

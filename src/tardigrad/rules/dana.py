@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tardigrad.checks import number
-from tardigrad.rules.rule import Now, Optimizer, Signal, mean, rate
+from tardigrad.rules.rule import Now, Optimizer, Signal, combine, rate
 
 
 class DanaState(NamedTuple):
@@ -58,10 +58,10 @@ class Dana(Optimizer[DanaState, DanaOwn]):
             velocity = rows[slot].velocity.mul(self.momentum).add(signal.first)
             total = total + (velocity - rows[slot].velocity)
             rows[slot] = DanaOwn(velocity)
-            alone = len(signals) == 1 or signal.step_scale is None
-            steps.append(velocity if alone else velocity * signal.step_scale)
-        lr = rate(signals[0], now) if len(signals) == 1 else now.lr
-        return torch.addcmul(theta, mean(steps), -lr), DanaState(total), tuple(rows)
+            steps.append(signal._replace(first=velocity))
+        step = combine(steps)
+        theta = torch.addcmul(theta, step.first, -rate(step, now))
+        return theta, DanaState(total), tuple(rows)
 
     def peek(self, state: DanaState, own: DanaOwn, grad: Tensor, now: Now) -> Tensor:
         return own.velocity.mul(self.momentum).add(grad)

@@ -1,5 +1,6 @@
 """Gap-Aware: divide the gradient by how far, in average steps, θ has moved since its view."""
 
+import itertools
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -90,9 +91,9 @@ class Gap(Correction[GapState, Nothing]):
         if self.per == "parameter":
             return vector.abs()
         if self.per == "global":
-            return torch.linalg.vector_norm(vector).reshape(1)
-        parts = vector.split(list(layout.sizes))
-        return torch.stack([torch.linalg.vector_norm(part) for part in parts])
+            return _norm(vector).reshape(1)
+        at = layout.offsets
+        return torch.stack([_norm(vector[a:b]) for a, b in itertools.pairwise(at)])
 
     def _spread(self, values: Tensor, layout: Layout) -> Tensor:
         """One value per tensor, laid out over its parameters."""
@@ -100,3 +101,8 @@ class Gap(Correction[GapState, Nothing]):
             return values
         parts = [values[i].expand(size) for i, size in enumerate(layout.sizes)]
         return torch.cat(parts)
+
+
+def _norm(vector: Tensor) -> Tensor:
+    norm: Tensor = torch.linalg.vector_norm(vector)
+    return norm

@@ -1,0 +1,5 @@
+"""`python -m tardigrad`."""
+
+from tardigrad.cli import main
+
+main()

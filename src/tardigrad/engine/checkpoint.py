@@ -1,0 +1,38 @@
+"""Checkpoints: one safetensors file that holds tensors and, as JSON, everything else.
+
+Written beside and renamed, so that a kill at any moment leaves the last whole one; never pickle.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+FORMAT = "tardigrad-checkpoint-1"
+
+
+def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    partial = path.with_name(path.name + ".partial")
+    # safetensors refuses tensors that share memory, and a sent version often is θ itself.
+    copies = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+    save_file(copies, partial, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+    with open(partial, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, FileNotFoundError) as error:
+        raise ValueError(f"{path} is not a whole checkpoint: {error}") from error
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a {FORMAT} file")
+    return tensors, json.loads(metadata["facts"])

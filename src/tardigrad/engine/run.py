@@ -1,0 +1,44 @@
+"""What a run leaves behind: parameters, history, schedule."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from tardigrad.schedule import Schedule
+
+
+class Diverged(ArithmeticError):
+    """The loss became NaN or infinite."""
+
+    def __init__(self, update: int, worker: int, loss: float) -> None:
+        self.update, self.worker, self.loss = update, worker, loss
+        super().__init__(
+            f"the loss became {loss} at update {update}, in a gradient of worker {worker}: "
+            "the run has diverged; try a smaller lr"
+        )
+
+
+@dataclass
+class History:
+    """`records`: one dictionary per evaluation, the first before any update. `loss`: the mean
+    batch loss of each update (of shard 0, where there are several). `gap`: where measured, the root
+    mean square of θ − view per gradient applied at shard 0."""
+
+    records: list[dict[str, float]] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+    gap: list[float] = field(default_factory=list)
+
+    def column(self, name: str) -> list[float]:
+        """One quantity over the evaluations that have it."""
+        return [record[name] for record in self.records if name in record]
+
+
+@dataclass
+class Run:
+    """The end of a run. `average` is the running average of θ, where the rule keeps one."""
+
+    params: Tensor
+    history: History
+    schedule: Schedule
+    buffers: tuple[Tensor, ...] = ()
+    average: Tensor | None = None

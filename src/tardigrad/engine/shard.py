@@ -1,0 +1,101 @@
+"""A shard's numbers: its slice of θ, the rule's state and the workers' rows.
+
+The exact executor and the Ray runtime both hold their parameters in this object, so that what a
+cluster does and what a replay does are the same operations on the same values.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tardigrad.layout import Layout
+from tardigrad.rules import Push, Rule, RuleOwn
+from tardigrad.schedules import Progress
+from tardigrad.tensors import named, restored
+
+
+class Arrived(NamedTuple):
+    """One gradient's slice for this shard, the view's slice, and how late it is."""
+
+    worker: int
+    grad: Tensor
+    view: Tensor
+    delay: int
+
+
+class Shard:
+    """θ at some version, and how the next one is made.
+
+    `sent` is what workers pull: θ, or the rule's look-ahead. Tensors are never changed in place, so
+    a version that was sent stays what it was.
+    """
+
+    def __init__(
+        self, rule: Rule, theta: Tensor, layout: Layout, batch_size: int = 1, epoch_size: int = 0
+    ) -> None:
+        self.rule = rule
+        self.layout = layout
+        self.batch_size = batch_size
+        self.epoch_size = epoch_size
+        self.theta = theta
+        self.state = rule.start(theta, layout)
+        self.owns: dict[int, RuleOwn] = {}
+        self.version = 0
+        self.samples = 0
+        self.sent = theta
+
+    def apply(self, arrived: Sequence[Arrived], scale: float = 1.0) -> None:
+        """One update from a group, in worker order."""
+        now = self.rule.now(Progress(self.version, self.samples, self.epoch_size), scale)
+        workers = list(dict.fromkeys(a.worker for a in arrived))
+        owns = [self._own(worker) for worker in workers]
+        slots = [workers.index(a.worker) for a in arrived]
+        pushes = [
+            Push(a.grad, a.view, torch.tensor(a.delay + 1, dtype=torch.float64)) for a in arrived
+        ]
+        inputs = [self.theta, *named((self.state, owns), "").values()]
+        inputs += [tensor for push in pushes for tensor in (push.grad, push.view)]
+        before = [tensor._version for tensor in inputs]
+        theta, state, new_owns = self.rule.apply(
+            self.theta, self.state, owns, slots, pushes, now, self.layout
+        )
+        if before != [tensor._version for tensor in inputs]:
+            raise ValueError(
+                "the rule changed one of its inputs in place, so that views workers still hold "
+                "changed with it: write x = x + y, not x += y or x.add_(y)"
+            )
+        self.theta, self.state = theta, state
+        self.owns |= dict(zip(workers, new_owns, strict=True))
+        self.version += 1
+        self.samples += len(arrived) * self.batch_size
+        self.sent = self.rule.send(theta, state, now)
+
+    def leave(self, worker: int) -> None:
+        """A worker has gone for good; what is sent changes with the next update."""
+        own = self.owns.pop(worker, None)
+        if own is not None:
+            self.state = self.rule.leave(self.state, own)
+
+    def _own(self, worker: int) -> RuleOwn:
+        own = self.owns.get(worker)
+        return self.rule.start_own(self.theta, self.layout) if own is None else own
+
+    def tensors(self, prefix: str) -> dict[str, Tensor]:
+        """Everything needed to go on from here, by name."""
+        out = {f"{prefix}.theta": self.theta, f"{prefix}.sent": self.sent}
+        out |= named(self.state, f"{prefix}.state")
+        for worker, own in self.owns.items():
+            out |= named(own, f"{prefix}.own.{worker}")
+        return out
+
+    def facts(self) -> dict[str, Any]:
+        return {"version": self.version, "samples": self.samples, "owners": list(self.owns)}
+
+    def restore(self, prefix: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        self.theta, self.sent = tensors[f"{prefix}.theta"], tensors[f"{prefix}.sent"]
+        self.state = restored(self.state, tensors, f"{prefix}.state")
+        own = self.rule.start_own(self.theta, self.layout)
+        self.owns = {w: restored(own, tensors, f"{prefix}.own.{w}") for w in facts["owners"]}
+        self.version, self.samples = facts["version"], facts["samples"]

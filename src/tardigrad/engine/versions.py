@@ -1,0 +1,63 @@
+"""The versions that workers still read: each stored once, freed at its last read."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tardigrad.schedule import Schedule
+
+
+class Versions:
+    """What each shard has sent, by version, for as long as a gradient to come was read from it."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        wanted = np.unique(schedule.group_rows)
+        self._reads: list[dict[int, int]] = []
+        for shard in range(schedule.shards):
+            versions, counts = np.unique(schedule.read[wanted, shard], return_counts=True)
+            self._reads.append(dict(zip(versions.tolist(), counts.tolist(), strict=True)))
+        self._held: list[dict[int, Tensor]] = [{} for _ in range(schedule.shards)]
+
+    def put(self, shard: int, version: int, sent: Tensor) -> None:
+        """Keep a version if anyone is going to read it."""
+        if self._reads[shard].get(version):
+            self._held[shard][version] = sent
+
+    def view(self, read: list[int]) -> Tensor:
+        """The composite of these versions, one per shard; counts as one read of each."""
+        parts = [self._take(shard, version) for shard, version in enumerate(read)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _take(self, shard: int, version: int) -> Tensor:
+        sent = self._held[shard][version]
+        self._reads[shard][version] -= 1
+        if not self._reads[shard][version]:
+            del self._held[shard][version], self._reads[shard][version]
+        return sent
+
+    @property
+    def held(self) -> int:
+        """Versions alive now, all shards together."""
+        return sum(len(held) for held in self._held)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {
+            f"versions.{shard}.{version}": tensor
+            for shard, held in enumerate(self._held)
+            for version, tensor in held.items()
+        }
+
+    def restore(
+        self, tensors: Mapping[str, Tensor], read_rows: Mapping[tuple[int, int], int]
+    ) -> None:
+        """Put the saved versions back, and take off the reads that were made before the save."""
+        for (shard, version), reads in read_rows.items():
+            self._reads[shard][version] -= reads
+            if not self._reads[shard][version]:
+                del self._reads[shard][version]
+        for name, tensor in tensors.items():
+            kind, *where = name.split(".")
+            if kind == "versions":
+                self._held[int(where[0])][int(where[1])] = tensor

@@ -1,0 +1,203 @@
+"""Waiting as state machines without I/O: events in, commands out; no tensors, no clock.
+
+A policy has two halves. The *push half* lives at each shard and decides what is applied, what is
+dropped and who is released; the *pull half* lives at each worker and decides when it has enough to
+start. The simulator feeds them from its event queue, Ray actors from real messages; neither driver
+contains any policy logic.
+
+Time is whatever `now_s` the driver passes; a timer comes back as an event after all arrivals of the
+same instant.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, NamedTuple
+
+
+class Arrival(NamedTuple):
+    """A gradient at a shard: its row, who computed it, the round it is stamped with, and the
+    version of *this* shard that it was computed at."""
+
+    row: int
+    worker: int
+    step: int
+    stamp: int
+    read: int
+
+
+class Apply(NamedTuple):
+    """Apply these rows, in worker order, as one update at `scale` times the learning rate."""
+
+    rows: tuple[int, ...]
+    scale: float = 1.0
+
+
+class Drop(NamedTuple):
+    """Forget this row, and say why."""
+
+    row: int
+    reason: str
+
+
+class Release(NamedTuple):
+    """Send this worker the shard's current version."""
+
+    worker: int
+
+
+class Start(NamedTuple):
+    """Begin the next gradient at what the worker has now, stamped with this round."""
+
+    stamp: int
+
+
+class Request(NamedTuple):
+    """Ask a shard for its version as soon as it is at least this one."""
+
+    shard: int
+    at_least: int
+
+
+class SetTimer(NamedTuple):
+    """Call back with this token after so many seconds."""
+
+    seconds: float
+    token: int
+
+
+ShardCommand = Apply | Drop | Release | SetTimer
+WorkerCommand = Start | Request | SetTimer
+
+
+class PushHalf(ABC):
+    """One shard's half. Drivers call the `on_` methods; policies implement the others."""
+
+    def __init__(self, workers: Iterable[int]) -> None:
+        self.members = set(workers)
+        self.version = 0
+        self._requests: dict[int, int] = {}
+
+    def on_push(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        return self._answered(self.pushed(arrival, now_s))
+
+    def on_timer(self, token: int, now_s: float) -> list[ShardCommand]:
+        return self._answered(self.timer(token, now_s))
+
+    def on_request(self, worker: int, at_least: int) -> list[ShardCommand]:
+        self._requests[worker] = at_least
+        return self._answered([])
+
+    def on_join(self, worker: int, now_s: float) -> list[ShardCommand]:
+        self.members.add(worker)
+        return self._answered([Release(worker), *self.joined(worker, now_s)])
+
+    def on_leave(self, worker: int, now_s: float) -> list[ShardCommand]:
+        self.members.discard(worker)
+        self._requests.pop(worker, None)
+        return self._answered(self.left(worker, now_s))
+
+    @abstractmethod
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        """A gradient has arrived."""
+
+    def timer(self, token: int, now_s: float) -> list[ShardCommand]:
+        """A timer set by this half has run out; its token tells whether it still matters."""
+        return []
+
+    def joined(self, worker: int, now_s: float) -> list[ShardCommand]:
+        """A worker has come (it is a member already, and is released by the caller)."""
+        return []
+
+    def left(self, worker: int, now_s: float) -> list[ShardCommand]:
+        """A worker has gone (it is no member any more): quotas follow, nothing waits for it."""
+        return []
+
+    def apply(self, arrivals: Sequence[Arrival], scale: float = 1.0) -> Apply:
+        """Advance the version by one update of these arrivals, in worker order.
+
+        Worker order makes the result independent of the order of arrival within a group.
+        """
+        self.version += 1
+        ordered = sorted(arrivals, key=lambda a: (a.worker, a.step))
+        return Apply(tuple(a.row for a in ordered), scale)
+
+    def _answered(self, commands: list[ShardCommand]) -> list[ShardCommand]:
+        if self._requests:
+            ready = sorted(w for w, v in self._requests.items() if v <= self.version)
+            for worker in ready:
+                del self._requests[worker]
+            commands = [*commands, *(Release(w) for w in ready)]
+        return commands
+
+
+class PullHalf(ABC):
+    """One worker's half. `have[s]` is the version of shard s in the worker's view."""
+
+    def __init__(self, shards: int) -> None:
+        self.have = [0] * shards
+
+    def begin(self) -> list[WorkerCommand]:
+        """Every worker starts at once from version 0 of every shard."""
+        return [Start(0)]
+
+    @abstractmethod
+    def pulled(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
+        """A version has come; keep it in `have` or not, and start when there is enough."""
+
+    @abstractmethod
+    def finished(self, now_s: float) -> list[WorkerCommand]:
+        """The gradient has been computed and pushed."""
+
+    def timer(self, token: int, now_s: float) -> list[WorkerCommand]:
+        return []
+
+    @abstractmethod
+    def rejoined(self) -> None:
+        """The worker comes back after it had left: it waits for every shard."""
+
+
+class Policy(ABC):
+    """A waiting policy: a frozen dataclass that makes its two halves."""
+
+    needs_clock: ClassVar[bool] = False
+    """Whether it sets timers, which a clockless dispatcher cannot serve."""
+
+    def check(self, workers: int, shards: int) -> None:
+        """Raise ValueError where the policy cannot work with so many workers and shards."""
+        return
+
+    @abstractmethod
+    def push_half(self, workers: Iterable[int]) -> PushHalf: ...
+
+    def pull_half(self, shards: int) -> PullHalf:
+        return PullAll(shards)
+
+
+class PullAll(PullHalf):
+    """Wait for every shard's answer; with `same_version`, until all are of one version."""
+
+    def __init__(self, shards: int, same_version: bool = False) -> None:
+        super().__init__(shards)
+        self.same_version = same_version
+        self._awaited: set[int] = set()
+
+    def pulled(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
+        self.have[shard] = max(self.have[shard], version)
+        if shard not in self._awaited:
+            return []
+        self._awaited.discard(shard)
+        if self._awaited:
+            return []
+        newest = max(self.have)
+        if self.same_version:
+            self._awaited = {s for s, v in enumerate(self.have) if v < newest}
+            if self._awaited:
+                return [Request(s, newest) for s in sorted(self._awaited)]
+        return [Start(newest)]
+
+    def finished(self, now_s: float) -> list[WorkerCommand]:
+        self._awaited = set(range(len(self.have)))
+        return []
+
+    def rejoined(self) -> None:
+        self._awaited = set(range(len(self.have)))

@@ -1,0 +1,171 @@
+"""The Schedule: everything that control decided, in flat arrays, and nothing of tensors.
+
+Who pushed when, which versions each gradient was computed at, what was applied in which order and
+what was dropped. Executing it needs a task and a rule; asking it for delays or waiting times does
+not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from tardigrad.policies import Policy
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+MERGED = "merged"
+"""Not sent, but averaged into the same worker's next push (a link's doing): taught later."""
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """One row per gradient in the order of their starts; per update, the rows that made it.
+
+    Rows that were still being computed or travelling at the end are there too (`end_s` is NaN, or
+    no group names them): who deals out samples by order of start must see them.
+
+    A row counts at a shard once, unless a link re-applied it; it may be applied at one shard and
+    dropped at another. Groups of all shards stand in one list, in order of application; shard s is
+    at version k after its k-th group.
+    """
+
+    workers: int
+    shards: int
+
+    worker: Ints = field(metadata={"of": "row"})
+    step: Ints = field(metadata={"of": "row"})
+    start_s: Floats = field(metadata={"of": "row"})
+    end_s: Floats = field(metadata={"of": "row"})
+    stamp: Ints = field(metadata={"of": "row"})
+    read: Ints = field(metadata={"of": "row"})
+    """Version of each shard in the row's view: shape (rows, shards)."""
+
+    group_shard: Ints = field(metadata={"of": "group"})
+    group_time_s: Floats = field(metadata={"of": "group"})
+    group_scale: Floats = field(metadata={"of": "group"})
+    group_start: Ints
+    """Group i is group_rows[group_start[i] : group_start[i + 1]]; one longer than the groups."""
+    group_rows: Ints
+
+    drop_row: Ints = field(metadata={"of": "drop"})
+    drop_shard: Ints = field(metadata={"of": "drop"})
+    drop_time_s: Floats = field(metadata={"of": "drop"})
+    drop_reason: Ints = field(metadata={"of": "drop"})
+    """Index into `reasons`."""
+    drop_after: Ints = field(metadata={"of": "drop"})
+    """How many groups, of all shards, had been applied by then."""
+
+    member_worker: Ints = field(metadata={"of": "member"})
+    member_joined: Ints = field(metadata={"of": "member"})
+    """1 where the worker came, 0 where it went."""
+    member_time_s: Floats = field(metadata={"of": "member"})
+    member_after: Ints = field(metadata={"of": "member"})
+
+    reasons: tuple[str, ...] = ()
+    clockless: bool = False
+    about: dict[str, Any] = field(default_factory=dict)
+    """What made it, for people: policy, cluster, seed."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.worker)
+
+    @property
+    def groups(self) -> int:
+        return len(self.group_shard)
+
+    @property
+    def updates(self) -> int:
+        """Versions that every shard has reached."""
+        if self.shards == 1:
+            return self.groups
+        return int(np.bincount(self.group_shard, minlength=self.shards).min())
+
+    @property
+    def end_time(self) -> float:
+        """Virtual time of the last update (events, where there is no clock); 0 with none."""
+        return float(self.group_time_s[-1]) if self.groups else 0.0
+
+    def group(self, index: int) -> Ints:
+        """The rows of one group, in worker order."""
+        return self.group_rows[self.group_start[index] : self.group_start[index + 1]]
+
+    @property
+    def group_version(self) -> Ints:
+        """The version of its shard that each group was applied to (0 for a shard's first)."""
+        out = np.empty(self.groups, dtype=np.int64)
+        for shard in range(self.shards):
+            mine = self.group_shard == shard
+            out[mine] = np.arange(int(mine.sum()))
+        return out
+
+    @property
+    def delays(self) -> Ints:
+        """One per applied gradient: updates between the version it read and its application."""
+        sizes = np.diff(self.group_start)
+        version = np.repeat(self.group_version, sizes)
+        shard = np.repeat(self.group_shard, sizes)
+        return np.asarray(version - self.read[self.group_rows, shard], dtype=np.int64)
+
+    @property
+    def applied(self) -> Ints:
+        """How many gradients each worker has had applied, all shards together."""
+        return np.bincount(self.worker[self.group_rows], minlength=self.workers)
+
+    @property
+    def dropped(self) -> Ints:
+        """How many gradients each worker has had dropped, all shards together."""
+        lost = np.array([r != MERGED for r in self.reasons], dtype=bool)
+        rows = self.drop_row[lost[self.drop_reason]] if len(self.drop_row) else self.drop_row
+        return np.bincount(self.worker[rows], minlength=self.workers)
+
+    @property
+    def waiting_s(self) -> Floats:
+        """Per worker, the time between a push and the start of its next gradient, added up."""
+        out = np.zeros(self.workers)
+        for worker in range(self.workers):
+            mine = np.nonzero(self.worker == worker)[0]
+            gaps = self.start_s[mine[1:]] - self.end_s[mine[:-1]]
+            out[worker] = np.nansum(gaps)
+        return out
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @staticmethod
+    def from_order(
+        order: Sequence[int], num_workers: int, policy: "Policy | None" = None, shards: int = 1
+    ) -> "Schedule":
+        """The schedule in which gradients arrive in exactly this order of workers."""
+        from tardigrad.schedule.make import schedule_from_order
+
+        return schedule_from_order(order, num_workers, policy, shards)
+
+    def save(self, path: str | Path) -> None:
+        """Write to one file, atomically."""
+        from tardigrad.schedule.files import save_schedule
+
+        save_schedule(self, Path(path))
+
+    @staticmethod
+    def load(path: str | Path) -> "Schedule":
+        """Read back and validate; a truncated or altered file is refused."""
+        from tardigrad.schedule.files import load_schedule
+
+        return load_schedule(Path(path))
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray):
+        return a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    return bool(a == b)

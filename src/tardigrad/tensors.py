@@ -1,0 +1,29 @@
+"""Nested NamedTuples of tensors as flat dictionaries, so that states can be saved by name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+
+def named(tree: Any, prefix: str) -> dict[str, Tensor]:
+    """Every tensor under its dotted name: `prefix.optimizer.velocity.0`."""
+    if isinstance(tree, Tensor):
+        return {prefix: tree}
+    fields = getattr(tree, "_fields", range(len(tree)))
+    out: dict[str, Tensor] = {}
+    for name, child in zip(fields, tree, strict=True):
+        out |= named(child, f"{prefix}.{name}")
+    return out
+
+
+def restored(template: Any, tensors: Mapping[str, Tensor], prefix: str) -> Any:
+    """A tree of the template's shape with the tensors that `named` gave those names."""
+    if isinstance(template, Tensor):
+        return tensors[prefix]
+    fields = getattr(template, "_fields", range(len(template)))
+    children = [
+        restored(child, tensors, f"{prefix}.{name}")
+        for name, child in zip(fields, template, strict=True)
+    ]
+    return type(template)(*children) if hasattr(template, "_fields") else tuple(children)
