@@ -1,11 +1,12 @@
 """When things happen: the interface between time models and the event loop."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from tardigrad.checks import count
+from tardigrad.checks import count, not_negative, require
 from tardigrad.keys import Floats
 
 Ints = npt.NDArray[np.int64]
@@ -31,12 +32,70 @@ class Cluster(ABC):
         count("workers", self.workers)
 
 
+class Messages(ABC):
+    """One realisation of a network: how long each message travels."""
+
+    @abstractmethod
+    def push_s(self, worker: int, shard: int, sequence: int) -> float:
+        """Seconds from a worker to a shard; `sequence` counts the pair's pushes."""
+
+    @abstractmethod
+    def pull_s(self, worker: int, shard: int, sequence: int) -> float:
+        """Seconds from a shard to a worker; `sequence` counts the pair's pulls."""
+
+
+class Network(ABC):
+    """A model of message times: a frozen dataclass."""
+
+    @abstractmethod
+    def realise(self, seed: int, workers: int, shards: int) -> Messages: ...
+
+
+@dataclass(frozen=True)
+class Absence:
+    """A worker leaves at a time, and perhaps returns; what it had not pushed by then is lost."""
+
+    worker: int
+    leaves_s: float
+    returns_s: float | None = None
+
+    def __post_init__(self) -> None:
+        count("worker", self.worker, least=0)
+        not_negative("leaves_s", self.leaves_s)
+        require(
+            self.returns_s is None or self.returns_s > self.leaves_s,
+            f"returns_s = {self.returns_s} is not after leaves_s = {self.leaves_s}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TimedCluster(Cluster):
-    """A cluster with a clock."""
+    """A cluster with a clock.
+
+    Args:
+        network: how long messages travel; None: no time at all.
+        absences: workers that leave, or leave and return.
+    """
+
+    network: Network | None = None
+    absences: tuple[Absence, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.check_workers()
+        for absence in self.absences:
+            require(
+                absence.worker < self.workers,
+                f"absences name worker {absence.worker}, but there are {self.workers} workers",
+            )
 
     @abstractmethod
     def realise(self, seed: int) -> StepTimes:
         """Draw what is drawn once per run (machine speeds); steps are drawn when asked for."""
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether messages take no time and nobody leaves."""
+        return self.network is None and not self.absences
 
 
 class Clockless(Cluster):

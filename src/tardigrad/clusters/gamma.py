@@ -34,7 +34,7 @@ class Gamma(TimedCluster):
     machine_variation: float | None = None
 
     def __post_init__(self) -> None:
-        self.check_workers()
+        super().__post_init__()
         positive("mean_s", self.mean_s)
         positive("task_variation", self.task_variation)
         if self.machine_variation is not None:

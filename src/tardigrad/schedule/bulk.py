@@ -17,7 +17,7 @@ def bulk_schedule(
     policy: Policy, cluster: Cluster, updates: int, seed: int, shards: int, about: dict[str, Any]
 ) -> Schedule | None:
     """The schedule in closed form, or None where there is none."""
-    if isinstance(cluster, TimedCluster):
+    if isinstance(cluster, TimedCluster) and cluster.undisturbed:
         if policy == Async(wait=True):
             order, ends = _arrivals(cluster, updates, seed)
             return _asynchronous(order, ends, cluster.workers, shards, False, about)

@@ -1,13 +1,14 @@
 """The event loop: feeds policies from a source of events and records what they decide.
 
-It contains no policy logic. Messages without delay are delivered at once, first come first served,
-before the next event is taken.
+It contains no policy logic. Messages that take no time are delivered at once, first come first
+served, before the next event is taken.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from tardigrad.clusters import Absence, Messages
 from tardigrad.policies import (
     Apply,
     Arrival,
@@ -22,7 +23,7 @@ from tardigrad.policies import (
 )
 from tardigrad.policies.machine import ShardCommand, WorkerCommand
 from tardigrad.schedule.recorder import Recorder
-from tardigrad.schedule.sources import DECISION, Source
+from tardigrad.schedule.sources import ARRIVAL, DECISION, Source
 
 
 class Loop:
@@ -45,10 +46,21 @@ class Loop:
         self.updates = updates
         self.push_halves: list[PushHalf] = [policy.push_half(workers) for _ in range(shards)]
         self.pull_halves: list[PullHalf] = [policy.pull_half(shards) for _ in workers]
+        self.messages: Messages | None = None
         self.now_s = 0.0
+        self._present = set(workers)
+        self._pushes: dict[tuple[int, int], int] = {}
+        self._pulls: dict[tuple[int, int], int] = {}
         self._row = [-1] * recorder.workers
         self._step = [0] * recorder.workers
         self._inbox: deque[tuple[Any, ...]] = deque()
+
+    def expect(self, absences: Sequence[Absence]) -> None:
+        """Workers that will leave, and those that will return."""
+        for absence in absences:
+            self.source.put(absence.leaves_s, ARRIVAL, "leave", (absence.worker,))
+            if absence.returns_s is not None:
+                self.source.put(absence.returns_s, ARRIVAL, "join", (absence.worker,))
 
     def run(self) -> None:
         for worker, half in enumerate(self.pull_halves):
@@ -79,8 +91,9 @@ class Loop:
             self._arrived(shard, arrival)
         elif kind == "pull":
             worker, shard, version = payload
-            half = self.pull_halves[worker]
-            self._do_worker(worker, half.pulled(shard, version, self.now_s))
+            if worker in self._present:
+                half = self.pull_halves[worker]
+                self._do_worker(worker, half.pulled(shard, version, self.now_s))
         elif kind == "request":
             shard, worker, at_least = payload
             self._do_shard(shard, self.push_halves[shard].on_request(worker, at_least))
@@ -89,7 +102,14 @@ class Loop:
             self._do_shard(shard, self.push_halves[shard].on_timer(token, self.now_s))
         elif kind == "worker_timer":
             worker, token = payload
-            self._do_worker(worker, self.pull_halves[worker].timer(token, self.now_s))
+            if worker in self._present:
+                self._do_worker(worker, self.pull_halves[worker].timer(token, self.now_s))
+        elif kind == "leave":
+            (worker,) = payload
+            self._leave(worker)
+        elif kind == "join":
+            (worker,) = payload
+            self._join(worker)
         else:
             raise AssertionError(kind)
 
@@ -100,7 +120,25 @@ class Loop:
         step, stamp, read = record.step[row], record.stamp[row], record.read[row]
         self._do_worker(worker, self.pull_halves[worker].finished(self.now_s))
         for shard, version in enumerate(read):
-            self._inbox.append(("push", shard, Arrival(row, worker, step, stamp, version)))
+            self._push(shard, Arrival(row, worker, step, stamp, version))
+
+    def _push(self, shard: int, arrival: Arrival) -> None:
+        if self.messages is None:
+            self._inbox.append(("push", shard, arrival))
+            return
+        pair = (arrival.worker, shard)
+        sequence = self._pushes[pair] = self._pushes.get(pair, -1) + 1
+        at_s = self.now_s + self.messages.push_s(*pair, sequence)
+        self.source.put(at_s, ARRIVAL, "push", (shard, arrival))
+
+    def _pull(self, worker: int, shard: int, version: int) -> None:
+        if self.messages is None:
+            self._inbox.append(("pull", worker, shard, version))
+            return
+        pair = (worker, shard)
+        sequence = self._pulls[pair] = self._pulls.get(pair, -1) + 1
+        at_s = self.now_s + self.messages.pull_s(*pair, sequence)
+        self.source.put(at_s, ARRIVAL, "pull", (worker, shard, version))
 
     def _arrived(self, shard: int, arrival: Arrival) -> None:
         half = self.push_halves[shard]
@@ -118,7 +156,7 @@ class Loop:
                 version += 1
                 self.recorder.apply(shard, command.rows, command.scale, self.now_s)
             elif isinstance(command, Release):
-                self._inbox.append(("pull", command.worker, shard, version))
+                self._pull(command.worker, shard, version)
             elif isinstance(command, Drop):
                 self.recorder.drop(shard, command.row, command.reason, self.now_s)
             else:
@@ -133,6 +171,25 @@ class Loop:
             else:
                 self._timer(command, "worker_timer", worker)
 
+    def _leave(self, worker: int) -> None:
+        """Its unfinished gradient is lost; pushes already on their way still arrive."""
+        if worker not in self._present:
+            return
+        self._present.discard(worker)
+        self.source.abandon(worker)
+        self.recorder.member(worker, False, self.now_s)
+        for shard, half in enumerate(self.push_halves):
+            self._do_shard(shard, half.on_leave(worker, self.now_s))
+
+    def _join(self, worker: int) -> None:
+        if worker in self._present:
+            return
+        self._present.add(worker)
+        self.recorder.member(worker, True, self.now_s)
+        self.pull_halves[worker].rejoined()
+        for shard, half in enumerate(self.push_halves):
+            self._do_shard(shard, half.on_join(worker, self.now_s))
+
     def _start(self, worker: int, stamp: int) -> None:
         step = self._step[worker]
         read = self.pull_halves[worker].have
@@ -145,7 +202,8 @@ class Loop:
 
     def _stuck(self) -> str:
         versions = [half.version for half in self.push_halves]
+        why = "all workers are gone" if not self._present else "all workers wait for each other"
         return (
-            f"nothing can happen any more at time {self.now_s:g}: all workers wait or are gone, "
+            f"{why}: nothing can happen any more at time {self.now_s:g}, "
             f"and the shards are at versions {versions} of {self.updates}"
         )

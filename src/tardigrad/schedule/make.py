@@ -41,7 +41,12 @@ def schedule(
         return made
     recorder = Recorder(cluster.workers, shards, clockless=isinstance(cluster, Clockless))
     recorder.about = about
-    Loop(policy, _source(cluster, seed), recorder, updates).run()
+    loop = Loop(policy, _source(cluster, seed), recorder, updates)
+    if isinstance(cluster, TimedCluster):
+        if cluster.network is not None:
+            loop.messages = cluster.network.realise(seed, cluster.workers, shards)
+        loop.expect(cluster.absences)
+    loop.run()
     return recorder.schedule()
 
 
