@@ -68,6 +68,16 @@ def test_a_gradient_or_an_evaluation_changes_no_other_gradient() -> None:
         assert torch.equal(a, b)
 
 
+def test_a_diverged_worker_does_not_poison_the_next_gradient() -> None:
+    task = task_of(network())
+    clean = task.gradient(task.start(), Turn(0, 0, 0))
+    lost = task.gradient(torch.full_like(task.start(), torch.nan), Turn(1, 0, 1))
+    assert lost.buffers[0].isnan().all()
+    after = task.gradient(task.start(), Turn(0, 0, 0))
+    for a, b in zip((clean.grad, *clean.buffers), (after.grad, *after.buffers), strict=True):
+        assert torch.equal(a, b)
+
+
 def test_statistics_are_the_batchs_own() -> None:
     module = network()
     task = task_of(module)

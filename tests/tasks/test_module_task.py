@@ -116,9 +116,27 @@ def test_functional_loss_vmaps_to_the_same_gradients() -> None:
         torch.testing.assert_close(losses[i], one.loss)
 
 
+def test_augmentation_is_keyed_by_worker_and_step() -> None:
+    streams = []
+
+    def watch(inputs: Tensor, stream: int) -> Tensor:
+        streams.append(stream)
+        return inputs + 1
+
+    task = ModuleTask(perceptron(), "cross_entropy", toy_data(), batch_size=2, augment=watch)
+    assert task.augments
+    for turn in (TURN, TURN._replace(row=9), TURN._replace(step=4), TURN._replace(worker=4)):
+        inputs, _ = task.batch(turn)
+        assert torch.equal(inputs, task.data.train.inputs[task.indices(turn)] + 1)
+    assert streams[0] == streams[1]
+    assert len(set(streams)) == 3
+
+
 def dropout_task(**options: bool) -> ModuleTask:
+    """All samples are the same, so gradients differ by their masks alone."""
     module = nn.Sequential(nn.Linear(7, 50), nn.Dropout(0.5), nn.Linear(50, 3))
-    return ModuleTask(module, "cross_entropy", toy_data(), batch_size=4, **options)
+    data = Data(Split(torch.ones(60, 7), torch.ones(60, dtype=torch.int64)))
+    return ModuleTask(module, "cross_entropy", data, batch_size=4, **options)
 
 
 def test_dropout_is_keyed_by_worker_and_step_and_leaves_the_generator_alone() -> None:

