@@ -1,0 +1,182 @@
+"""Window kernels for the CPU: C++ written from a rule's program, compiled once and kept.
+
+Blocks of parameters go to the cores; within a block, all updates of a window run one after another
+while θ and the state lie in the first-level cache.
+"""
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tardigrad.engine.kernels.trace import Program
+
+BLOCK = 1024
+_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-shared", "-fPIC")
+_FORMS = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "rsub": "{1} - {0}",
+    "mul": "{0} * {1}",
+    "div": "{0} / {1}",
+    "fma": "std::fma({0}, {1}, {2})",
+    "fma3": "{0} + {3} * {1} * {2}",
+    "lerp": "{0} + {2} * ({1} - {0})",
+    "sqrt": "std::sqrt({0})",
+    "abs": "std::fabs({0})",
+    "neg": "-{0}",
+    "exp": "std::exp({0})",
+    "reciprocal": "real(1) / {0}",
+    "at_least": "({0} < {1} ? {1} : {0})",
+    "zero": "real(0)",
+    "one": "real(1)",
+    "copy": "{0}",
+}
+
+
+class NoCompiler(ValueError):
+    """There is no C++ compiler, or it failed; the message says so."""
+
+
+class CppKernel:
+    """A rule's windows on the CPU; see `kernels.window_kernel`."""
+
+    def __init__(self, program: Program, dtype: torch.dtype) -> None:
+        self.program = program
+        self._function = _compiled(_source(program, dtype))
+
+    def run(
+        self,
+        theta: Tensor,
+        states: Sequence[Tensor],
+        owns: Sequence[Tensor],
+        grads: Tensor,
+        views: Tensor,
+        rows: Tensor,
+        coefficients: Tensor,
+        begin: int,
+        end: int,
+    ) -> None:
+        pointers = [*states, *owns]
+        table = (ctypes.c_void_p * max(1, len(pointers)))(*(t.data_ptr() for t in pointers))
+        self._function(
+            ctypes.c_long(theta.numel()),
+            ctypes.c_long(begin),
+            ctypes.c_long(end),
+            ctypes.c_int(torch.get_num_threads()),
+            ctypes.c_void_p(theta.data_ptr()),
+            table,
+            ctypes.c_long(owns[0].stride(0) if owns else 0),
+            ctypes.c_void_p(grads.data_ptr()),
+            ctypes.c_long(grads.stride(0)),
+            ctypes.c_void_p(views.data_ptr()),
+            ctypes.c_long(views.stride(0)),
+            ctypes.c_void_p(rows.data_ptr()),
+            ctypes.c_void_p(coefficients.data_ptr()),
+        )
+
+
+def _source(program: Program, dtype: torch.dtype) -> str:
+    real = {torch.float32: "float", torch.float64: "double"}[dtype]
+    states = [f"s{i}" for i in range(program.states)]
+    owns = [f"o{i}" for i in range(program.owns)]
+    coefficients = "\n".join(
+        f"      const real c{i} = coefficients[w * {program.coefficients} + {i}];"
+        for i in range(program.coefficients)
+    )
+    pointers = "\n".join(
+        [
+            *(f"      real *{s}_ = tensors[{i}] + at;" for i, s in enumerate(states)),
+            *(
+                f"      real *{o}_ = tensors[{len(states) + i}] + row[2] * own_stride + at;"
+                for i, o in enumerate(owns)
+            ),
+        ]
+    )
+    loads = "\n".join(
+        [
+            "        const real theta = theta_[i], grad = grad_[i];",
+            *(["        const real view = view_[i];"] if program.reads_view else []),
+            *(f"        const real {s} = {s}_[i];" for s in [*states, *owns]),
+        ]
+    )
+    steps = "\n".join(
+        f"        const real {step.name} = {_FORMS[step.op].format(*map(_real, step.args))};"
+        for step in program.steps
+    )
+    after = program.outputs
+    stores = "\n".join(f"        {s}_[i] = {after[s]};" for s in ["theta", *states, *owns])
+    return f"""
+#include <cmath>
+typedef {real} real;
+
+extern "C" void window(
+    long size, long begin, long end, int threads, real *thetas, real **tensors, long own_stride,
+    const real *grads, long grad_stride, real *views, long view_stride,
+    const long *rows, const real *coefficients) {{
+  #pragma omp parallel for schedule(static) num_threads(threads)
+  for (long at = 0; at < size; at += {BLOCK}) {{
+    const long count = size - at < {BLOCK} ? size - at : {BLOCK};
+    for (long w = begin; w < end; ++w) {{
+      const long *row = rows + 4 * w;
+{coefficients}
+      real *theta_ = thetas + at;
+      const real *grad_ = grads + row[0] * grad_stride + at;
+      const real *view_ = views + row[1] * view_stride + at;
+      real *out_ = row[3] < 0 ? nullptr : views + row[3] * view_stride + at;
+{pointers}
+      real sent_[{BLOCK}];
+      real *to_ = out_ ? out_ : sent_;
+      #pragma omp simd
+      for (long i = 0; i < count; ++i) {{
+{loads}
+{steps}
+{stores}
+        to_[i] = {after["sent"]};
+      }}
+    }}
+  }}
+}}
+"""
+
+
+def _real(text: str) -> str:
+    """Literals take the kernel's type; names stay."""
+    return f"real({text})" if text[0] in "-0123456789in" else text
+
+
+@cache
+def _compiled(source: str) -> "ctypes._NamedFuncPointer":
+    """Compile, or take what an earlier run compiled from the same source for this machine."""
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        raise NoCompiler("there is no C++ compiler (g++)")
+    target = subprocess.run(
+        [compiler, "-march=native", "-Q", "--help=target"], capture_output=True, text=True
+    ).stdout
+    name = hashlib.sha256("\n".join([source, *_FLAGS, compiler, target]).encode()).hexdigest()
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "tardigrad" / "kernels"
+    library = folder / f"{name[:32]}.so"
+    if not library.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            code, built = Path(scratch) / "window.cpp", Path(scratch) / "window.so"
+            code.write_text(source)
+            result = subprocess.run(
+                [compiler, *_FLAGS, str(code), "-o", str(built)], capture_output=True, text=True
+            )
+            if result.returncode:
+                raise NoCompiler(f"{compiler} failed: {result.stderr.strip()[:500]}")
+            os.replace(built, library)
+    function = ctypes.CDLL(str(library)).window
+    function.restype = None
+    return function

@@ -1,0 +1,239 @@
+"""A rule's own code as a list of element-wise operations, from which window kernels are written.
+
+An element-wise rule acts on each parameter alone, so many consecutive updates can run in one
+kernel that keeps θ and the state of an element in registers. The kernel must not be a second copy
+of the maths: here `Rule.apply` and `Rule.send` are traced once on small tensors, and the operations
+found are handed to the emitters. Whatever is 0-dim (rates, bias corrections, staleness) is
+evaluated on the host, for all updates of a run at once, and reaches the kernel as a table of
+coefficients.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tardigrad.layout import Layout
+from tardigrad.rules import Now, Push, Rule
+from tardigrad.schedules import Progress
+from tardigrad.tensors import named, restored
+
+aten = torch.ops.aten
+PROBE = 8
+"""Length of the vectors traced on; 0-dim values are told from vectors by it."""
+
+
+class NotElementwise(ValueError):
+    """The rule cannot be written as a window kernel; the message says why."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation: `op` names it, `args` are step indices ("v3"), inputs, coefficients or
+    literals, already as text."""
+
+    name: str
+    op: str
+    args: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What happens to one element in one update.
+
+    Inputs are named theta, grad, view, s0.. (state) and o0.. (this worker's own rows); c0.. are
+    coefficients of the update. `outputs` gives the names of theta, s.., o.. and sent after it.
+    """
+
+    steps: tuple[Step, ...]
+    states: int
+    owns: int
+    coefficients: int
+    reads_view: bool
+    sends_theta: bool
+    outputs: dict[str, str]
+    scalars: "Scalars"
+
+
+class Scalars:
+    """The 0-dim part of the trace, evaluated for many updates at once."""
+
+    def __init__(self, graph: fx.GraphModule, nodes: list[fx.Node], inputs: list[fx.Node]) -> None:
+        self._graph, self._nodes, self._inputs = graph, nodes, inputs
+        self.wanted: list[fx.Node] = []
+
+    def table(self, values: Tensor) -> Tensor:
+        """(updates, inputs) float64 → (updates, coefficients) float64.
+
+        Columns of `values`: staleness, η, η_max, the correction's and the optimizer's scalars.
+        """
+        known: dict[fx.Node, Any] = {
+            node: values[:, i].contiguous() for i, node in enumerate(self._inputs)
+        }
+        for node in self._nodes:
+            if node.op == "get_attr":
+                known[node] = getattr(self._graph, str(node.target))
+            else:
+                args = fx.node.map_arg(node.args, lambda n: known[n])
+                kwargs = fx.node.map_arg(node.kwargs, lambda n: known[n])
+                known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+        if not self.wanted:
+            return values.new_empty(len(values), 0)
+        columns = [known[node].expand(len(values)) for node in self.wanted]
+        return torch.stack(columns, dim=1)
+
+
+def trace(rule: Rule, dtype: torch.dtype) -> Program:
+    """The program of one update from one gradient."""
+    if not rule.elementwise:
+        raise NotElementwise("the rule takes norms over several parameters")
+    layout = Layout.flat(PROBE)
+    theta = torch.linspace(0.5, 1.5, PROBE, dtype=dtype)
+    state, own = rule.start(theta, layout), rule.start_own(theta, layout)
+    state_tensors = [t for t in named(state, "").values() if t.numel()]
+    empty = {n: t for n, t in named(state, "s").items() if not t.numel()}
+    own_tensors = list(named(own, "").values())
+    scalar = torch.ones((), dtype=torch.float64)
+    first = rule.scalars(Progress(epoch_size=1))
+    host = [scalar.clone() for _ in range(len(first.correction) + len(first.optimizer))]
+
+    def update(
+        theta: Tensor,
+        grad: Tensor,
+        view: Tensor,
+        states: list[Tensor],
+        owns: list[Tensor],
+        staleness: Tensor,
+        lr: Tensor,
+        lr_max: Tensor,
+        host: list[Tensor],
+    ) -> list[Tensor]:
+        names = [n for n in named(state, "s") if n not in empty]
+        given = dict(zip(names, states, strict=True)) | empty
+        own_given = dict(zip(named(own, "o"), owns, strict=True))
+        split = len(first.correction)
+        now = Now(lr, lr_max, tuple(host[:split]), tuple(host[split:]))
+        new_theta, new_state, (new_own,) = rule.apply(
+            theta,
+            restored(state, given, "s"),
+            (restored(own, own_given, "o"),),
+            (0,),
+            (Push(grad, view, staleness),),
+            now,
+            layout,
+        )
+        sent = rule.send(new_theta, new_state, now)
+        after = [t for n, t in named(new_state, "s").items() if n not in empty]
+        return [new_theta, *after, *named(new_own, "o").values(), sent]
+
+    graph = make_fx(update)(
+        theta,
+        torch.linspace(0.1, 0.3, PROBE, dtype=dtype),
+        torch.linspace(0.4, 1.4, PROBE, dtype=dtype),
+        state_tensors,
+        own_tensors,
+        scalar,
+        scalar.clone(),
+        scalar.clone(),
+        host,
+    )
+    return _program(graph, len(state_tensors), len(own_tensors))
+
+
+def _program(graph: fx.GraphModule, states: int, owns: int) -> Program:
+    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    vectors = ["theta", "grad", "view", *(f"s{i}" for i in range(states))]
+    vectors += [f"o{i}" for i in range(owns)]
+    names: dict[fx.Node, str] = dict(zip(placeholders, vectors, strict=False))
+    inputs = placeholders[len(vectors) :]
+    scalar_nodes: list[fx.Node] = []
+    scalars = Scalars(graph, scalar_nodes, inputs)
+    steps: list[Step] = []
+    used: set[str] = set()
+
+    def text(value: Any) -> str:
+        if not isinstance(value, fx.Node):
+            return _literal(value)
+        if value not in names:  # a 0-dim value that vectors need: a coefficient of the update
+            names[value] = f"c{len(scalars.wanted)}"
+            scalars.wanted.append(value)
+        used.add(names[value])
+        return names[value]
+
+    outputs: list[str] = []
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            continue
+        if node.op == "output":
+            outputs = [text(value) for value in node.args[0]]
+        elif node.meta["val"].dim() == 0:
+            scalar_nodes.append(node)
+        else:
+            op, args = _operation(node)
+            step = Step(f"v{len(steps)}", op, tuple(text(a) for a in args))
+            names[node] = step.name
+            steps.append(step)
+    results = ["theta", *(f"s{i}" for i in range(states)), *(f"o{i}" for i in range(owns)), "sent"]
+    after = dict(zip(results, outputs, strict=True))
+    return Program(
+        steps=tuple(steps),
+        states=states,
+        owns=owns,
+        coefficients=len(scalars.wanted),
+        reads_view="view" in used,
+        sends_theta=after["sent"] == after["theta"],
+        outputs=after,
+        scalars=scalars,
+    )
+
+
+def _operation(node: fx.Node) -> tuple[str, Sequence[Any]]:
+    """The node as one of the emitters' operations."""
+    target: Any = node.target
+    args: list[Any] = list(node.args)
+    kwargs: dict[str, Any] = dict(node.kwargs)
+    if target in (aten.add.Tensor, aten.sub.Tensor):
+        alpha = kwargs.get("alpha", 1)
+        sign = -1 if target == aten.sub.Tensor else 1
+        if sign * alpha == 1:
+            return "add", args
+        if sign * alpha == -1:
+            return "sub", args
+        return "fma", [args[1], sign * alpha, args[0]]
+    if target in (aten.mul.Tensor, aten.mul.Scalar):
+        return "mul", args
+    if target in (aten.div.Tensor, aten.div.Scalar):
+        return "div", args
+    if target == aten.addcmul.default:
+        value = kwargs.get("value", 1)
+        return ("fma", [args[1], args[2], args[0]]) if value == 1 else ("fma3", [*args, value])
+    if target == aten.lerp.Scalar and abs(args[2]) < 0.5:
+        return "lerp", args
+    if target == aten.clamp.default and args[1] is not None and len(args) == 2:
+        return "at_least", args[:2]
+    simple: dict[Any, str] = {
+        aten.sqrt.default: "sqrt",
+        aten.abs.default: "abs",
+        aten.neg.default: "neg",
+        aten.exp.default: "exp",
+        aten.reciprocal.default: "reciprocal",
+        aten.clamp_min.default: "at_least",
+        aten.zeros_like.default: "zero",
+        aten.ones_like.default: "one",
+        aten.clone.default: "copy",
+        aten.detach.default: "copy",
+        aten.rsub.Scalar: "rsub",
+    }
+    if target in simple:
+        arity = 2 if simple[target] in ("at_least", "rsub") else 1
+        return simple[target], args[:arity]
+    raise NotElementwise(f"the operation {target} has no kernel form")
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise NotElementwise(f"the constant {value!r} has no kernel form")
+    return repr(float(value))

@@ -1,0 +1,193 @@
+"""Window kernels for the GPU: Triton written from a rule's program.
+
+Each program instance owns a block of parameters and runs all updates of a window over it, θ and the
+state in registers. Gradients of the next few updates are loaded ahead of their use, because one
+update's arithmetic is too short to hide a trip to memory.
+
+Where the window begins and ends is read from device memory, so that one captured graph serves every
+window of a run.
+"""
+
+import hashlib
+import importlib.util
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tardigrad.engine.kernels.trace import Program
+
+BLOCK = 256
+AHEAD = 4
+_FORMS = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "rsub": "{1} - {0}",
+    "mul": "{0} * {1}",
+    "div": "{div}({0}, {1})",
+    "fma": "tl.fma({0}, {1}, {2})",
+    "fma3": "{0} + {3} * {1} * {2}",
+    "lerp": "{0} + {2} * ({1} - {0})",
+    "sqrt": "{sqrt}({0})",
+    "abs": "tl.abs({0})",
+    "neg": "-{0}",
+    "exp": "tl.exp({0})",
+    "reciprocal": "{div}(one, {0})",
+    "at_least": "tl.where({0} < {1}, {1}, {0})",
+    "zero": "zero",
+    "one": "one",
+    "copy": "{0}",
+}
+
+
+class TritonKernel:
+    """A rule's windows on the GPU; see `kernels.window_kernel`."""
+
+    def __init__(self, program: Program, dtype: torch.dtype) -> None:
+        self.program = program
+        self._function = _imported(_source(program, dtype))
+
+    def run(
+        self,
+        theta: Tensor,
+        states: Sequence[Tensor],
+        owns: Sequence[Tensor],
+        grads: Tensor,
+        views: Tensor,
+        rows: Tensor,
+        coefficients: Tensor,
+        span: Tensor,
+    ) -> None:
+        """`span`: int64 tensor (begin, end) on the device."""
+        blocks = -(-theta.numel() // BLOCK)
+        self._function[(blocks,)](
+            theta,
+            *states,
+            *owns,
+            grads,
+            views,
+            rows,
+            coefficients,
+            span,
+            theta.numel(),
+            owns[0].stride(0) if owns else 0,
+            grads.stride(0),
+            views.stride(0),
+            num_warps=BLOCK // 64,
+        )
+
+
+def _source(program: Program, dtype: torch.dtype) -> str:
+    real = {torch.float32: "tl.float32", torch.float64: "tl.float64"}[dtype]
+    single = dtype == torch.float32
+    forms = {
+        op: form.replace("{div}", "tl.div_rn" if single else "_div").replace(
+            "{sqrt}", "tl.sqrt_rn" if single else "tl.sqrt"
+        )
+        for op, form in _FORMS.items()
+    }
+    states = [f"s{i}" for i in range(program.states)]
+    owns = [f"o{i}" for i in range(program.owns)]
+    pointers = ", ".join(f"{t}_p" for t in ["theta", *states, *owns])
+
+    def one_load(lane: str, at: str) -> list[str]:
+        """Everything update `at` reads, under names that end in `lane`."""
+        lines = [
+            f"row{lane} = rows_p + 4 * ({at})",
+            f"grad{lane} = tl.load(grads_p + tl.load(row{lane}) * grad_stride + i, mask=m)",
+        ]
+        if program.reads_view:
+            lines.append(
+                f"view{lane} = tl.load(views_p + tl.load(row{lane} + 1) * view_stride + i, mask=m)"
+            )
+        if owns:
+            lines.append(f"own{lane} = tl.load(row{lane} + 2) * own_stride + i")
+        lines += [f"{o}{lane} = tl.load({o}_p + own{lane}, mask=m)" for o in owns]
+        return lines
+
+    def one_update(lane: str, at: str) -> list[str]:
+        lines = [f"grad = grad{lane}"]
+        if program.reads_view:
+            lines.append(f"view = view{lane}")
+        lines += [f"{o} = {o}{lane}" for o in owns]
+        count = program.coefficients
+        lines += [f"c{i} = tl.load(coefficients_p + {count} * ({at}) + {i})" for i in range(count)]
+        for step in program.steps:
+            lines.append(f"{step.name} = {forms[step.op].format(*map(_literal, step.args))}")
+        after = program.outputs
+        moved = ["theta", *states]
+        lines.append(f"sent = {after['sent']}")
+        lines += [f"tl.store({o}_p + own{lane}, {after[o]}, mask=m)" for o in owns]
+        # All at once: one name's new value must not reach another's.
+        lines.append(f"{', '.join(moved)} = {', '.join(after[s] for s in moved)}")
+        lines += [
+            f"out = tl.load(row{lane} + 3)",
+            "tl.store(views_p + out * view_stride + i, sent, mask=m & (out >= 0))",
+        ]
+        return lines
+
+    body: list[str] = ["whole = begin + (end - begin) // AHEAD * AHEAD"]
+    body.append("for w in range(begin, whole, AHEAD):")
+    for lane in range(AHEAD):
+        body += [f"    {line}" for line in one_load(f"_{lane}", f"w + {lane}")]
+    for lane in range(AHEAD):
+        body += [f"    {line}" for line in one_update(f"_{lane}", f"w + {lane}")]
+    body.append("for w in range(whole, end):")
+    body += [f"    {line}" for line in one_load("_0", "w") + one_update("_0", "w")]
+    text = "\n".join(f"    {line}" for line in body)
+    loads = "\n".join(f"    {t} = tl.load({t}_p + i, mask=m)" for t in ["theta", *states])
+    stores = "\n".join(f"    tl.store({t}_p + i, {t}, mask=m)" for t in ["theta", *states])
+    return f"""
+import triton
+import triton.language as tl
+
+AHEAD = tl.constexpr({AHEAD})
+
+
+@triton.jit
+def _div(a, b):
+    return a / b
+
+
+@triton.jit
+def window(
+    {pointers}, grads_p, views_p, rows_p, coefficients_p, span_p,
+    size, own_stride, grad_stride, view_stride,
+):
+    i = (tl.program_id(0) * {BLOCK} + tl.arange(0, {BLOCK})).to(tl.int64)
+    m = i < size
+    zero = tl.zeros(({BLOCK},), dtype={real})
+    one = zero + 1.0
+    begin = tl.load(span_p)
+    end = tl.load(span_p + 1)
+{loads}
+{text}
+{stores}
+"""
+
+
+def _literal(text: str) -> str:
+    return f"({text})" if text[0] == "-" else text
+
+
+@cache
+def _imported(source: str) -> Any:
+    """Triton reads a kernel's text from its file, so it needs one."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "tardigrad" / "kernels"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "window_" + hashlib.sha256(source.encode()).hexdigest()[:24]
+    path = folder / f"{name}.py"
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(source)
+    os.replace(partial, path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import the kernel {path}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.window

@@ -1,0 +1,114 @@
+"""Window kernels against the rules they are written from, update by update."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import tardigrad as tg
+from tardigrad.engine.kernels import CppKernel, NotElementwise, trace
+from tardigrad.engine.shard import Arrived, Shard
+from tardigrad.layout import Layout
+from tardigrad.rules import RULES, Adam, DelayCompensation, Rule
+from tardigrad.schedules import Progress, cosine
+from tardigrad.tensors import named
+
+SIZE, WORKERS, UPDATES = 3001, 3, 24
+CASES: dict[str, Rule] = {
+    name: factory(lr=0.1, weight_decay=1e-3, **({"rate": 0.1} if "exponential" in name else {}))
+    for name, factory in RULES.items()
+} | {
+    "nesterov": tg.rules.sgd(lr=0.1, momentum=0.9, nesterov=True),
+    "rmsprop_momentum": tg.rules.rmsprop(lr=0.01, momentum=0.9),
+    "fasgd_magnitude": tg.rules.fasgd(lr=0.01, estimator="magnitude"),
+    "fasgd_printed": tg.rules.fasgd(lr=0.01, estimator="printed"),
+    "delay_adaptive": tg.rules.delay_compensated(lr=0.1, adaptive=True, momentum=0.5),
+    "delay_server": tg.rules.delay_compensated(lr=0.1, adaptive=True, mean_square="server"),
+    "gap_tentative": tg.rules.gap_aware(lr=0.1, step="tentative", tolerance=0.5),
+    "staleness_gradient": tg.rules.staleness_aware(lr=0.1, on="gradient", staleness="max_one"),
+    "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),  # type: ignore[arg-type]
+    "cosine": tg.rules.adam_ga(lr=cosine(0.1, over=UPDATES)),
+}
+
+
+class Both:
+    """The same random pushes through a Shard and through a kernel's buffers."""
+
+    def __init__(self, rule: Rule, dtype: torch.dtype) -> None:
+        draw = torch.Generator().manual_seed(0)
+        self.theta = torch.randn(SIZE, generator=draw, dtype=dtype)
+        self.grads = torch.randn(UPDATES, SIZE, generator=draw, dtype=dtype)
+        self.who = torch.randint(0, WORKERS, (UPDATES,), generator=draw).tolist()
+        layout = Layout.flat(SIZE)
+        self.shard = Shard(rule, self.theta, layout)
+        program = trace(rule, dtype)
+        self.kernel = CppKernel(program, dtype)
+        self.rows = torch.tensor([[w, i, i, i] for w, i in enumerate(self.who)])
+        values, version = [], [0] * WORKERS
+        for w, i in enumerate(self.who):
+            s = rule.scalars(Progress(w, w, 0))
+            values.append([w - version[i] + 1, s.lr, s.lr_max, *s.correction, *s.optimizer])
+            version[i] = w + 1
+        table = program.scalars.table(torch.tensor(values, dtype=torch.float64))
+        self.coefficients = table.to(dtype).contiguous()
+        self.views = [self.theta] * WORKERS
+        self.read = [0] * WORKERS
+
+    def buffers(self) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
+        """θ, state, own rows and views as the kernel holds them, copied from the shard."""
+        shard = self.shard
+        states = [t.clone() for t in named(shard.state, "").values() if t.numel()]
+        rows = [list(named(shard._own(i), "").values()) for i in range(WORKERS)]
+        owns = [torch.stack(column) for column in zip(*rows, strict=True)]
+        return shard.theta.clone(), states, owns, torch.stack(self.views)
+
+    def window(self, begin: int, end: int, buffers: tuple) -> None:
+        theta, states, owns, views = buffers
+        self.kernel.run(
+            theta, states, owns, self.grads, views, self.rows, self.coefficients, begin, end
+        )
+
+    def apply(self, w: int) -> None:
+        i, shard = self.who[w], self.shard
+        shard.apply([Arrived(i, self.grads[w], self.views[i], w - self.read[i])])
+        self.read[i], self.views[i] = shard.version, shard.sent
+
+
+def flat(buffers: tuple) -> Tensor:
+    theta, states, owns, views = buffers
+    return torch.cat([t.reshape(-1) for t in (theta, *states, *owns, views)])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_update_equals_the_rule_in_float64(name: str) -> None:
+    both = Both(CASES[name], torch.float64)
+    for w in range(UPDATES):
+        buffers = both.buffers()
+        both.window(w, w + 1, buffers)
+        both.apply(w)
+        expected = flat(both.buffers())
+        scale = expected.abs().clamp(min=1)
+        assert ((flat(buffers) - expected).abs() / scale).max() <= 1e-12
+
+
+@pytest.mark.parametrize("name", ["fasgd", "gap_aware", "dana_ga", "delay_adaptive", "adam_ga"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_window_size_never_changes_a_bit(name: str, dtype: torch.dtype) -> None:
+    results = []
+    for windows in (
+        [(0, UPDATES)],
+        [(w, w + 1) for w in range(UPDATES)],
+        [(0, 5), (5, 6), (6, 24)],
+    ):
+        both = Both(CASES[name], dtype)
+        buffers = both.buffers()
+        for begin, end in windows:
+            both.window(begin, end, buffers)
+        results.append(flat(buffers))
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("per", ["layer", "global"])
+def test_a_rule_with_norms_has_no_kernel(per: str) -> None:
+    with pytest.raises(NotElementwise, match="norms"):
+        trace(tg.rules.gap_aware(lr=0.1, per=per), torch.float32)  # type: ignore[arg-type]
