@@ -3,13 +3,11 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import numpy as np
 import numpy.typing as npt
 
 from tardigrad.checks import count, not_negative, require
+from tardigrad.clusters.network import Ints, Network
 from tardigrad.keys import Floats
-
-Ints = npt.NDArray[np.int64]
 
 
 class StepTimes(ABC):
@@ -30,25 +28,6 @@ class Cluster(ABC):
 
     def check_workers(self) -> None:
         count("workers", self.workers)
-
-
-class Messages(ABC):
-    """One realisation of a network: how long each message travels."""
-
-    @abstractmethod
-    def push_s(self, worker: int, shard: int, sequence: int) -> float:
-        """Seconds from a worker to a shard; `sequence` counts the pair's pushes."""
-
-    @abstractmethod
-    def pull_s(self, worker: int, shard: int, sequence: int) -> float:
-        """Seconds from a shard to a worker; `sequence` counts the pair's pulls."""
-
-
-class Network(ABC):
-    """A model of message times: a frozen dataclass."""
-
-    @abstractmethod
-    def realise(self, seed: int, workers: int, shards: int) -> Messages: ...
 
 
 @dataclass(frozen=True)

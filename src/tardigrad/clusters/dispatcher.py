@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tardigrad.checks import not_negative, positive, require
-from tardigrad.clusters.cluster import Clockless, Dispatch, Ints
+from tardigrad.clusters.cluster import Clockless, Dispatch
+from tardigrad.clusters.network import Ints
 from tardigrad.keys import Floats, integers, key, uniform
 
 Change = Callable[[Floats, int], Floats]

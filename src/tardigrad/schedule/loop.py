@@ -4,8 +4,9 @@ It contains no policy logic. Messages that take no time are delivered at once, f
 served, before the next event is taken.
 """
 
+import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tardigrad.clusters import Absence, Messages
@@ -18,7 +19,6 @@ from tardigrad.policies import (
     PushHalf,
     Release,
     Request,
-    SetTimer,
     Start,
 )
 from tardigrad.policies.machine import ShardCommand, WorkerCommand
@@ -53,7 +53,18 @@ class Loop:
         self._pulls: dict[tuple[int, int], int] = {}
         self._row = [-1] * recorder.workers
         self._step = [0] * recorder.workers
-        self._inbox: deque[tuple[Any, ...]] = deque()
+        self._short = shards
+        self._inbox: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self._handlers: dict[str, Callable[..., None]] = {
+            "finished": self._finished,
+            "push": self._arrived,
+            "pull": self._pulled,
+            "request": self._requested,
+            "shard_timer": self._shard_timer,
+            "worker_timer": self._worker_timer,
+            "leave": self._leave,
+            "join": self._join,
+        }
 
     def expect(self, absences: Sequence[Absence]) -> None:
         """Workers that will leave, and those that will return."""
@@ -65,53 +76,23 @@ class Loop:
     def run(self) -> None:
         for worker, half in enumerate(self.pull_halves):
             self._do_worker(worker, half.begin())
-        while not self.done:
+        handlers, inbox = self._handlers, self._inbox
+        while self._short:
             event = self.source.pop()
             if event is None:
                 if self.updates is None:
                     return
                 raise ValueError(self._stuck())
             self.now_s = event.now_s
-            self._handle(event.kind, event.payload)
-            while self._inbox:
-                kind, *payload = self._inbox.popleft()
-                self._handle(kind, tuple(payload))
+            handlers[event.kind](*event.payload)
+            while inbox:
+                kind, payload = inbox.popleft()
+                handlers[kind](*payload)
 
     @property
     def done(self) -> bool:
-        target = self.updates
-        return target is not None and all(half.version >= target for half in self.push_halves)
-
-    def _handle(self, kind: str, payload: tuple[Any, ...]) -> None:
-        if kind == "finished":
-            (worker,) = payload
-            self._finished(worker)
-        elif kind == "push":
-            shard, arrival = payload
-            self._arrived(shard, arrival)
-        elif kind == "pull":
-            worker, shard, version = payload
-            if worker in self._present:
-                half = self.pull_halves[worker]
-                self._do_worker(worker, half.pulled(shard, version, self.now_s))
-        elif kind == "request":
-            shard, worker, at_least = payload
-            self._do_shard(shard, self.push_halves[shard].on_request(worker, at_least))
-        elif kind == "shard_timer":
-            shard, token = payload
-            self._do_shard(shard, self.push_halves[shard].on_timer(token, self.now_s))
-        elif kind == "worker_timer":
-            worker, token = payload
-            if worker in self._present:
-                self._do_worker(worker, self.pull_halves[worker].timer(token, self.now_s))
-        elif kind == "leave":
-            (worker,) = payload
-            self._leave(worker)
-        elif kind == "join":
-            (worker,) = payload
-            self._join(worker)
-        else:
-            raise AssertionError(kind)
+        """Whether every shard has made its updates."""
+        return self._short == 0
 
     def _finished(self, worker: int) -> None:
         row = self._row[worker]
@@ -124,21 +105,30 @@ class Loop:
 
     def _push(self, shard: int, arrival: Arrival) -> None:
         if self.messages is None:
-            self._inbox.append(("push", shard, arrival))
+            self._inbox.append(("push", (shard, arrival)))
             return
         pair = (arrival.worker, shard)
         sequence = self._pushes[pair] = self._pushes.get(pair, -1) + 1
         at_s = self.now_s + self.messages.push_s(*pair, sequence)
-        self.source.put(at_s, ARRIVAL, "push", (shard, arrival))
+        self._at_shard(shard, at_s, ARRIVAL, "push", (shard, arrival))
 
     def _pull(self, worker: int, shard: int, version: int) -> None:
         if self.messages is None:
-            self._inbox.append(("pull", worker, shard, version))
+            self._inbox.append(("pull", (worker, shard, version)))
             return
         pair = (worker, shard)
         sequence = self._pulls[pair] = self._pulls.get(pair, -1) + 1
         at_s = self.now_s + self.messages.pull_s(*pair, sequence)
         self.source.put(at_s, ARRIVAL, "pull", (worker, shard, version))
+
+    def _at_shard(
+        self, shard: int, at_s: float, priority: int, kind: str, payload: tuple[Any, ...]
+    ) -> None:
+        """What happens at a shard waits while the shard is stopped, for ever if it is for good."""
+        if self.messages is not None:
+            at_s = self.messages.up_s(shard, at_s)
+        if at_s < math.inf:
+            self.source.put(at_s, priority, kind, payload)
 
     def _arrived(self, shard: int, arrival: Arrival) -> None:
         half = self.push_halves[shard]
@@ -147,29 +137,57 @@ class Loop:
         else:
             self._do_shard(shard, half.on_push(arrival, self.now_s))
 
+    def _pulled(self, worker: int, shard: int, version: int) -> None:
+        if worker in self._present:
+            half = self.pull_halves[worker]
+            self._do_worker(worker, half.pulled(shard, version, self.now_s))
+
+    def _requested(self, shard: int, worker: int, at_least: int) -> None:
+        self._do_shard(shard, self.push_halves[shard].on_request(worker, at_least))
+
+    def _shard_timer(self, shard: int, token: int) -> None:
+        self._do_shard(shard, self.push_halves[shard].on_timer(token, self.now_s))
+
+    def _worker_timer(self, worker: int, token: int) -> None:
+        if worker in self._present:
+            self._do_worker(worker, self.pull_halves[worker].timer(token, self.now_s))
+
     def _do_shard(self, shard: int, commands: Sequence[ShardCommand]) -> None:
+        if not commands:
+            return
         # A release carries the version as of its place among the commands, before or after Apply.
-        applies = sum(isinstance(c, Apply) for c in commands)
+        applies = sum([type(c) is Apply for c in commands])
         version = self.push_halves[shard].version - applies
         for command in commands:
             if isinstance(command, Apply):
                 version += 1
                 self.recorder.apply(shard, command.rows, command.scale, self.now_s)
+                if version == self.updates:
+                    self._short -= 1
             elif isinstance(command, Release):
                 self._pull(command.worker, shard, version)
             elif isinstance(command, Drop):
                 self.recorder.drop(shard, command.row, command.reason, self.now_s)
             else:
-                self._timer(command, "shard_timer", shard)
+                at_s = self.now_s + command.seconds
+                self._at_shard(shard, at_s, DECISION, "shard_timer", (shard, command.token))
 
     def _do_worker(self, worker: int, commands: Sequence[WorkerCommand]) -> None:
         for command in commands:
             if isinstance(command, Start):
                 self._start(worker, command.stamp)
             elif isinstance(command, Request):
-                self._inbox.append(("request", command.shard, worker, command.at_least))
+                self._request(command.shard, worker, command.at_least)
             else:
-                self._timer(command, "worker_timer", worker)
+                at_s = self.now_s + command.seconds
+                self.source.put(at_s, DECISION, "worker_timer", (worker, command.token))
+
+    def _request(self, shard: int, worker: int, at_least: int) -> None:
+        """A request is a header and takes no time, unless the shard is stopped."""
+        if self.messages is None:
+            self._inbox.append(("request", (shard, worker, at_least)))
+        else:
+            self._at_shard(shard, self.now_s, ARRIVAL, "request", (shard, worker, at_least))
 
     def _leave(self, worker: int) -> None:
         """Its unfinished gradient is lost; pushes already on their way still arrive."""
@@ -197,12 +215,17 @@ class Loop:
         self._step[worker] = step + 1
         self.source.compute(worker, step, self.now_s)
 
-    def _timer(self, command: SetTimer, kind: str, who: int) -> None:
-        self.source.put(self.now_s + command.seconds, DECISION, kind, (who, command.token))
-
     def _stuck(self) -> str:
         versions = [half.version for half in self.push_halves]
-        why = "all workers are gone" if not self._present else "all workers wait for each other"
+        why = "all workers wait for each other"
+        if not self._present:
+            why = "all workers are gone"
+        elif self.messages is not None:
+            gone = [
+                s for s in range(len(versions)) if self.messages.up_s(s, self.now_s) == math.inf
+            ]
+            if gone:
+                why = f"shards {gone} have stopped for good"
         return (
             f"{why}: nothing can happen any more at time {self.now_s:g}, "
             f"and the shards are at versions {versions} of {self.updates}"

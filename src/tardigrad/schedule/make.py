@@ -1,5 +1,6 @@
 """Making schedules: from a time model, or from a given order of arrivals."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
@@ -86,4 +87,5 @@ def _about(part: Any) -> dict[str, Any]:
     described = {"name": type(part).__name__}
     if is_dataclass(part) and not isinstance(part, type):
         described |= {k: v for k, v in asdict(part).items() if not callable(v)}
-    return described
+    plain: dict[str, Any] = json.loads(json.dumps(described))  # as a saved one will say it
+    return plain

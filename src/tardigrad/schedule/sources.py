@@ -13,6 +13,7 @@ from tardigrad.clusters import Dispatch, StepTimes
 
 ARRIVAL, DECISION = 0, 1
 CHUNK = 64
+DRAWS = 1 << 20
 
 
 class Event(NamedTuple):
@@ -44,16 +45,18 @@ class Timed:
         self.times = times
         self._heap: list[tuple[float, int, int, str, tuple[Any, ...]]] = []
         self._sequence = 0
-        # Draws are made a chunk of steps at a time, all workers' first chunk in one go.
-        first = times.step_s(np.arange(workers)[:, None], np.arange(CHUNK)[None, :])
+        # Draws are made a chunk of steps at a time, all workers' first chunk in one go; where there
+        # are many workers a chunk is short, because each of them makes few steps.
+        self.chunk = max(4, min(CHUNK, DRAWS // workers))
+        first = times.step_s(np.arange(workers)[:, None], np.arange(self.chunk)[None, :])
         self._drawn: list[list[float]] = first.tolist()
         self._chunk = [0] * workers
         self._attempt = [0] * workers
 
     def compute(self, worker: int, step: int, now_s: float) -> None:
-        chunk, at = divmod(step, CHUNK)
+        chunk, at = divmod(step, self.chunk)
         if chunk != self._chunk[worker]:
-            steps = np.arange(chunk * CHUNK, (chunk + 1) * CHUNK)
+            steps = np.arange(chunk * self.chunk, (chunk + 1) * self.chunk)
             self._drawn[worker] = self.times.step_s(worker, steps).tolist()
             self._chunk[worker] = chunk
         end_s = now_s + self._drawn[worker][at]

@@ -1,0 +1,60 @@
+"""Measured times: resampled per worker; what is wrong with a file is told with its line."""
+
+import numpy as np
+import pytest
+
+from tardigrad.clusters import Trace
+
+
+def trace(tmp_path, text: str, workers: int = 0) -> Trace:
+    path = tmp_path / "times.csv"
+    path.write_text(text)
+    return Trace(path=str(path), workers=workers)
+
+
+def test_each_worker_takes_its_own_times(tmp_path):
+    text = "worker,step_s,host\n0,1.0,a\n1,5.0,b\n0,2.0,a\n1,6.0,b\n1,7.0,b\n"
+    cluster = trace(tmp_path, text)
+    assert cluster.workers == 2
+    times = cluster.realise(0)
+    first, second = times.step_s(0, np.arange(3000)), times.step_s(1, np.arange(3000))
+    assert sorted(set(first)) == [1.0, 2.0]
+    assert sorted(set(second)) == [5.0, 6.0, 7.0]
+    assert abs((second == 6.0).mean() - 1 / 3) < 0.04
+
+
+def test_a_small_trace_serves_a_larger_cluster(tmp_path):
+    cluster = trace(tmp_path, "worker,step_s\n0,1.0\n1,5.0\n", workers=5)
+    assert cluster.realise(0).step_s(np.arange(5), 0).tolist() == [1.0, 5.0, 1.0, 5.0, 1.0]
+
+
+def test_one_column_serves_all(tmp_path):
+    cluster = trace(tmp_path, "step_s\n1.5\n2.5\n", workers=3)
+    drawn = cluster.realise(0).step_s(np.arange(3)[:, None], np.arange(50))
+    assert set(drawn.ravel()) == {1.5, 2.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: the header"),
+        ("0,1.0\n", "line 1: the header"),
+        ("worker,step_s\n", "no times"),
+        ("worker,step_s\n0,1.0\n0,\n", "line 3: step_s is missing"),
+        ("worker,step_s\n0,1.0\n\n0,2.0\n", "line 3: 0 values"),
+        ("worker,step_s\n0,1.0\n0\n", "line 3: 1 values"),
+        ("worker,step_s\n0,-1.0\n", "line 2: step_s must be finite and greater than 0"),
+        ("worker,step_s\n0,nan\n", "line 2: step_s must be finite"),
+        ("worker,step_s\n0,1.0\n0,fast\n", "line 3: step_s must be a number of seconds"),
+        ("worker,step_s\nx,1.0\n", "line 2: worker must be a whole number"),
+        ("worker,step_s\n0,1.0\n2,1.0\n", "none for worker 1"),
+    ],
+)
+def test_broken_files_are_refused_with_their_line(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        trace(tmp_path, text)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"no trace file .*nowhere\.csv"):
+        Trace(path=str(tmp_path / "nowhere.csv"))
