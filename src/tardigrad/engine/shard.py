@@ -4,7 +4,8 @@ The exact executor and the Ray runtime both hold their parameters in this object
 cluster does and what a replay does are the same operations on the same values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -55,22 +56,16 @@ class Shard:
         pushes = [
             Push(a.grad, a.view, torch.tensor(a.delay + 1, dtype=torch.float64)) for a in arrived
         ]
-        inputs = [self.theta, *named((self.state, owns), "").values()]
-        inputs += [tensor for push in pushes for tensor in (push.grad, push.view)]
-        before = [tensor._version for tensor in inputs]
-        theta, state, new_owns = self.rule.apply(
-            self.theta, self.state, owns, slots, pushes, now, self.layout
-        )
-        if before != [tensor._version for tensor in inputs]:
-            raise ValueError(
-                "the rule changed one of its inputs in place, so that views workers still hold "
-                "changed with it: write x = x + y, not x += y or x.add_(y)"
+        with _unchanged(self.theta, self.state, owns, pushes):
+            theta, state, new_owns = self.rule.apply(
+                self.theta, self.state, owns, slots, pushes, now, self.layout
             )
-        self.theta, self.state = theta, state
+        with _unchanged(theta, state):
+            sent = self.rule.send(theta, state, now)
+        self.theta, self.state, self.sent = theta, state, sent
         self.owns |= dict(zip(workers, new_owns, strict=True))
         self.version += 1
         self.samples += len(arrived) * self.batch_size
-        self.sent = self.rule.send(theta, state, now)
 
     def leave(self, worker: int) -> None:
         """A worker has gone for good; what is sent changes with the next update."""
@@ -99,3 +94,16 @@ class Shard:
         own = self.rule.start_own(self.theta, self.layout)
         self.owns = {w: restored(own, tensors, f"{prefix}.own.{w}") for w in facts["owners"]}
         self.version, self.samples = facts["version"], facts["samples"]
+
+
+@contextmanager
+def _unchanged(*inputs: Any) -> Iterator[None]:
+    """Refuse a rule that changes its inputs in place (torch counts the changes of a tensor)."""
+    tensors = list(named(inputs, "").values())
+    before = [tensor._version for tensor in tensors]
+    yield
+    if before != [tensor._version for tensor in tensors]:
+        raise ValueError(
+            "the rule changed one of its inputs in place, so that views workers still hold "
+            "changed with it: write x = x + y, not x += y or x.add_(y)"
+        )

@@ -318,6 +318,7 @@ class Scalars(NamedTuple):
     optimizer: tuple[float, ...]
 
 
+@dataclass(frozen=True)
 class Raw(Correction[Nothing, Nothing]):
     """g as it is."""
 
