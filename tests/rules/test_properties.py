@@ -1,0 +1,276 @@
+"""What holds for every rule: pure, keeps its dtype, converges, resumes, shards."""
+
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from table import ELEMENTWISE, LR, TABLE, RootPenalty, missing
+from torch import Tensor
+
+import tardigrad as tg
+from tardigrad.engine.shard import Arrived, Shard
+from tardigrad.layout import Layout
+from tardigrad.rules import (
+    RULES,
+    Correction,
+    Dana,
+    Nothing,
+    Now,
+    Push,
+    Sgd,
+    Signal,
+    staleness_aware,
+)
+from tardigrad.tasks import Turn, quadratic
+from tardigrad.tensors import named
+
+LAYOUT = Layout(("a", "b", "c"), ((3, 2), (4,), (3,)))
+WORKERS = 3
+
+
+def task(dtype: torch.dtype = torch.float32) -> tg.FunctionTask:
+    weights = torch.linspace(0.5, 1.5, LAYOUT.size, dtype=dtype)
+
+    def grad(view: Tensor, worker: int, step: int) -> tuple[Tensor, Tensor]:
+        loss = (weights * view.square()).sum()
+        return loss, torch.sin(weights * view + 0.3 * worker + 0.1 * step) + 0.1 * view
+
+    return tg.FunctionTask(torch.linspace(-1, 1, LAYOUT.size, dtype=dtype), grad, layout=LAYOUT)
+
+
+def order(length: int, seed: int = 0) -> list[int]:
+    return random.Random(seed).choices(range(WORKERS), weights=[4, 2, 1], k=length)
+
+
+def run(rule: tg.Rule, dtype: torch.dtype = torch.float32, **options: Any) -> tg.Run:
+    schedule = tg.Schedule.from_order(order(40), WORKERS)
+    return tg.execute(schedule, task(dtype), rule, engine="exact", **options)
+
+
+def test_the_table_holds_every_rule() -> None:
+    assert not missing()
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_rule_changes_none_of_its_inputs(name: str) -> None:
+    """By value, not by torch's counter, which is what executors look at."""
+    rule, draw = TABLE[name], torch.Generator().manual_seed(3)
+    theta = torch.randn(LAYOUT.size, generator=draw)
+    state, own = rule.start(theta, LAYOUT), rule.start_own(theta, LAYOUT)
+    owns = (own, rule.start_own(theta, LAYOUT))
+    for update in range(3):
+        pushes = [
+            Push(
+                torch.randn(LAYOUT.size, generator=draw),
+                theta + 0.1 * update * torch.randn(LAYOUT.size, generator=draw),
+                torch.tensor(2.0 + worker, dtype=torch.float64),
+            )
+            for worker in range(2)
+        ]
+        now = rule.now(tg.schedules.Progress(update, update))
+        inputs = [*named((theta, state, owns, pushes), "in").values(), now.lr, now.lr_max]
+        before = [tensor.clone() for tensor in inputs]
+        out = rule.apply(theta, state, owns, (0, 1), pushes, now, LAYOUT)
+        rule.send(out[0], out[1], now)
+        rule.leave(out[1], out[2][0])
+        rule.prepare(pushes[0].grad)
+        assert all(torch.equal(a, b) for a, b in zip(before, inputs, strict=True))
+        moved, state, owns = out
+        assert not torch.equal(moved, theta)
+        theta = moved
+
+
+@dataclass(frozen=True)
+class Mutating(Correction[Nothing, Nothing]):
+    """Changes what it was given."""
+
+    what: str
+    needs_view = True
+
+    def correct(
+        self, theta: Tensor, state: Nothing, own: Nothing, push: Push, now: Now, layout: Layout
+    ) -> tuple[Signal, Nothing]:
+        {"theta": theta, "grad": push.grad, "view": push.view}[self.what].mul_(0.5)
+        return Signal(push.grad, push.grad), own
+
+
+@dataclass(frozen=True)
+class MutatingSgd(Sgd):
+    """Steps, or sends, in place."""
+
+    where: str = "step"
+
+    def step(self, theta: Tensor, *rest: Any) -> Any:
+        new, *others = super().step(theta, *rest)
+        return (theta.copy_(new) if self.where == "step" else new, *others)
+
+    def send(self, theta: Tensor, state: Any, now: Now) -> Tensor:
+        return theta.mul_(0.9) if self.where == "send" else theta
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *(tg.Rule(0.1, Sgd(), Mutating(what)) for what in ("theta", "grad", "view")),
+        *(tg.Rule(0.1, MutatingSgd(where=where)) for where in ("step", "send")),
+    ],
+)
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_rule_that_changes_its_inputs_is_refused(rule: tg.Rule, shards: int) -> None:
+    schedule = tg.Schedule.from_order([0, 1, 0], 2, shards=shards)
+    with pytest.raises(ValueError, match=r"changed one of its inputs in place.*write x = x \+ y"):
+        tg.execute(schedule, task(), rule, engine="exact")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", TABLE)
+def test_a_rule_keeps_the_dtype(name: str, dtype: torch.dtype) -> None:
+    rule = TABLE[name]
+    theta = task(dtype).start()
+    shard = Shard(rule, theta, LAYOUT)
+    for delay in range(3):
+        shard.apply([Arrived(worker, theta, theta * 0.9, delay) for worker in range(2)])
+    kept = shard.tensors("shard")
+    assert {tensor.dtype for tensor in kept.values()} == {dtype}
+    assert torch.isfinite(shard.theta).all()
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_rule_converges_on_a_quadratic(name: str) -> None:
+    """Four asynchronous workers on a bowl: the loss falls a thousandfold."""
+    rule = TABLE[name]
+    bowl = quadratic(dimension=10, condition=5.0)
+    start = bowl.evaluate(bowl.start(), (), "")["loss"]
+    cosine = tg.schedules.cosine(rule.lr.max, over=1200)
+    done = tg.simulate(
+        bowl, replace(rule, lr=cosine), cluster=tg.Gamma(workers=4), updates=1200, engine="exact"
+    )
+    end = bowl.evaluate(done.params, (), "")["loss"]
+    assert end < start / 1000, (start, end)
+
+
+@pytest.mark.parametrize(
+    ("name", "shards"), [(name, 1) for name in TABLE] + [(name, 3) for name in ELEMENTWISE]
+)
+def test_a_resumed_run_has_the_same_bits(name: str, shards: int, tmp_path: Path) -> None:
+    rule = TABLE[name]
+    schedule = tg.Schedule.from_order(order(40), WORKERS, shards=shards)
+    whole = tg.execute(schedule, task(), rule, engine="exact", evaluate_every=10, gap=True)
+
+    class Killed(Exception):
+        pass
+
+    def kill(tick: Any) -> None:
+        if tick.updates == 23:
+            raise Killed
+
+    options: dict[str, Any] = {
+        "engine": "exact",
+        "evaluate_every": 10,
+        "gap": True,
+        "folder": tmp_path,
+        "checkpoint_every": 9,
+    }
+    with pytest.raises(Killed):
+        tg.execute(schedule, task(), rule, watch=kill, **options)
+    ticks: list[int] = []
+    resumed = tg.execute(
+        schedule, task(), rule, resume=True, watch=lambda t: ticks.append(t.updates), **options
+    )
+    assert ticks[0] == 19
+    assert torch.equal(resumed.params, whole.params)
+    assert resumed.history.loss == whole.history.loss
+    assert resumed.history.gap == whole.history.gap
+    if rule.ema is not None:
+        assert resumed.average is not None
+        assert whole.average is not None
+        assert torch.equal(resumed.average, whole.average)
+
+    def without_wall(records: list[dict[str, float]]) -> list[dict[str, float]]:
+        return [{k: v for k, v in record.items() if k != "wall_s"} for record in records]
+
+    assert without_wall(resumed.history.records) == without_wall(whole.history.records)
+
+
+@pytest.mark.parametrize("policy", [tg.Async(), tg.Async(wait=False), tg.Sync()], ids=repr)
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_shards_change_no_bit_of_an_elementwise_rule(name: str, policy: Any) -> None:
+    rule = TABLE[name]
+    rounds = [0, 1, 2, 2, 0, 1, 1, 0, 2] * 4
+    arrivals = rounds if policy == tg.Sync() else order(36)
+    runs = [
+        tg.execute(
+            tg.Schedule.from_order(arrivals, WORKERS, policy, shards=shards),
+            task(),
+            rule,
+            engine="exact",
+        )
+        for shards in (1, 2, 5)
+    ]
+    assert torch.equal(runs[0].params, runs[1].params)
+    assert torch.equal(runs[0].params, runs[2].params)
+
+
+def test_layers_survive_sharding_by_tensor() -> None:
+    rule = TABLE["gap_aware layer"]
+    one = run(rule)
+    schedule = tg.Schedule.from_order(order(40), WORKERS, shards=3)
+    two = tg.execute(schedule, task(), rule, engine="exact", shard_by="tensor")
+    assert torch.equal(one.params, two.params)
+
+
+def test_norms_over_what_a_shard_does_not_hold_are_refused() -> None:
+    schedule = tg.Schedule.from_order(order(5), WORKERS, shards=2)
+    with pytest.raises(ValueError, match=r'per="global".*shards = 1'):
+        tg.execute(schedule, task(), TABLE["gap_aware global"], engine="exact")
+    schedule = tg.Schedule.from_order(order(5), WORKERS, shards=3)
+    with pytest.raises(ValueError, match=r'per="layer".*shard_by = "tensor"'):
+        tg.execute(schedule, task(), TABLE["gap_aware layer"], engine="exact")
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_same_run_twice_has_the_same_bits(name: str) -> None:
+    assert torch.equal(run(TABLE[name]).params, run(TABLE[name]).params)
+
+
+# DC-SSGD goes through a group one by one, clipping acts on each gradient, DANA keeps a buffer each.
+AVERAGING = [
+    name
+    for name, rule in TABLE.items()
+    if not (rule.within_group or rule.clip_norm or isinstance(rule.optimizer, Dana))
+]
+
+
+@pytest.mark.parametrize("name", AVERAGING)
+def test_a_group_with_equal_views_is_one_larger_batch(name: str) -> None:
+    """Synchronous λ workers = one worker with the mean of their gradients, to rounding."""
+    rule, many = TABLE[name], task(torch.float64)
+
+    def mean_grad(view: Tensor, worker: int, step: int) -> Tensor:
+        grads = [many.gradient(view, Turn(w, step, 0)).grad for w in range(WORKERS)]
+        return torch.stack(grads).mean(0)
+
+    one = tg.FunctionTask(many.start(), mean_grad, layout=LAYOUT)
+    rounds = tg.Schedule.from_order([0, 1, 2] * 20, WORKERS, tg.Sync())
+    group = tg.execute(rounds, many, rule, engine="exact")
+    single = tg.execute(tg.Schedule.from_order([0] * 20, 1), one, rule, engine="exact")
+    assert (group.params - single.params).abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_made_alike_are_equal(name: str) -> None:
+    options = {"rate": 0.1} if name == "exponential_penalty" else {}
+    rule = RULES[name](0.1, **options)
+    assert rule == RULES[name](0.1, **options)
+    assert rule != RULES[name](0.2, **options)
+
+
+def test_a_users_rule_is_composed_like_any_other() -> None:
+    """With power 1 it is the staleness-aware rule."""
+    same = tg.Rule(LR, Sgd(0.6), RootPenalty(1.0))
+    law = staleness_aware(LR, momentum=0.6, on="gradient")
+    assert torch.equal(run(same).params, run(law).params)
+    assert not torch.equal(run(same).params, run(TABLE["root_penalty"]).params)
