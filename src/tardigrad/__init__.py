@@ -3,7 +3,7 @@
 from tardigrad import rules, schedules
 from tardigrad.clusters import Dispatcher, Gamma
 from tardigrad.engine import Diverged, History, Run, execute, simulate
-from tardigrad.policies import Async, Sync
+from tardigrad.policies import Async, Backup, BoundedDelay, SoftSync, StaleSynchronous, Sync
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule, schedule
 from tardigrad.tasks import FunctionTask, ModuleTask
@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Async",
+    "Backup",
+    "BoundedDelay",
     "Dispatcher",
     "Diverged",
     "FunctionTask",
@@ -21,6 +23,8 @@ __all__ = [
     "Rule",
     "Run",
     "Schedule",
+    "SoftSync",
+    "StaleSynchronous",
     "Sync",
     "execute",
     "rules",

@@ -5,13 +5,17 @@ dropped and who is released; the *pull half* lives at each worker and decides wh
 start. The simulator feeds them from its event queue, Ray actors from real messages; neither driver
 contains any policy logic.
 
-Time is whatever `now_s` the driver passes; a timer comes back as an event after all arrivals of the
-same instant.
+Time is whatever `now_s` the driver passes, counted from the start of the run; a timer comes back as
+an event after all arrivals of the same instant.
+
+Workers may leave and come back. Quotas count those present, so nothing waits for the gone; what a
+gone worker had pushed is applied as if it were there, with nobody to answer. Every push of a worker
+that stays is answered by exactly one `Release`, except under `Partial`, which broadcasts.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 
 class Arrival(NamedTuple):
@@ -78,7 +82,10 @@ class PushHalf(ABC):
         self._requests: dict[int, int] = {}
 
     def on_push(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        return self._answered(self.pushed(arrival, now_s))
+        commands = self.pushed(arrival, now_s)
+        if arrival.worker not in self.members:  # pushed before it left
+            commands = [c for c in commands if c != Release(arrival.worker)]
+        return self._answered(commands)
 
     def on_timer(self, token: int, now_s: float) -> list[ShardCommand]:
         return self._answered(self.timer(token, now_s))
@@ -159,8 +166,10 @@ class PullHalf(ABC):
 class Policy(ABC):
     """A waiting policy: a frozen dataclass that makes its two halves."""
 
-    needs_clock: ClassVar[bool] = False
-    """Whether it sets timers, which a clockless dispatcher cannot serve."""
+    @property
+    def needs_clock(self) -> bool:
+        """Whether it sets timers, which a clockless dispatcher cannot serve."""
+        return False
 
     def check(self, workers: int, shards: int) -> None:
         """Raise ValueError where the policy cannot work with so many workers and shards."""

@@ -1,0 +1,38 @@
+"""Asynchronous with a limit on the delay of what is applied."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tardigrad.checks import count
+from tardigrad.policies.machine import Arrival, Drop, Policy, PushHalf, Release, ShardCommand
+
+
+@dataclass(frozen=True)
+class BoundedDelay(Policy):
+    """Apply each gradient on arrival if its delay is at most `max_delay`; drop it otherwise.
+
+    The delay is counted at each shard against the version read of that shard. Either way the worker
+    is released with the current θ. Dropped as "delay over bound".
+
+    Limits: with max_delay = 0 only gradients of the current version count; a bound that is never
+    reached is `Async`.
+    """
+
+    max_delay: int
+
+    def __post_init__(self) -> None:
+        count("max_delay", self.max_delay, least=0)
+
+    def push_half(self, workers: Iterable[int]) -> PushHalf:
+        return _BoundedDelayHalf(workers, self.max_delay)
+
+
+class _BoundedDelayHalf(PushHalf):
+    def __init__(self, workers: Iterable[int], max_delay: int) -> None:
+        super().__init__(workers)
+        self.max_delay = max_delay
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        if self.version - arrival.read > self.max_delay:
+            return [Drop(arrival.row, "delay over bound"), Release(arrival.worker)]
+        return [self.apply([arrival]), Release(arrival.worker)]

@@ -1,0 +1,90 @@
+"""What the push halves share that gather gradients into groups."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+from tardigrad.policies.machine import Arrival, Drop, PushHalf, Release, ShardCommand
+
+
+class GroupHalf(PushHalf):
+    """Gathers gradients until there are enough, applies them as one update, answers their workers.
+
+    `waiting` names the worker of every gathered gradient, except those who left since: they are
+    neither counted nor answered, but their gradients stay in the group.
+    """
+
+    def __init__(self, workers: Iterable[int]) -> None:
+        super().__init__(workers)
+        self.pending: list[Arrival] = []
+        self.waiting: list[int] = []
+
+    @abstractmethod
+    def review(self, now_s: float) -> list[ShardCommand]:
+        """A gradient has come or a worker has gone: apply, or go on waiting."""
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        self.pending.append(arrival)
+        if arrival.worker in self.members:
+            self.waiting.append(arrival.worker)
+        return self.review(now_s)
+
+    def left(self, worker: int, now_s: float) -> list[ShardCommand]:
+        self.waiting = [w for w in self.waiting if w != worker]
+        return self.review(now_s)
+
+    def close(self, scale: float = 1.0) -> list[ShardCommand]:
+        """Apply the group and answer, in worker order, everybody who waits for it."""
+        group, waiting = self.pending, sorted(self.waiting)
+        self.pending, self.waiting = [], []
+        return [self.apply(group, scale), *map(Release, waiting)]
+
+
+class RoundHalf(GroupHalf):
+    """One update per round: gradients stamped with an older round are dropped.
+
+    Where all shards are pulled at the same version the stamp is that version. Under partial pulling
+    a shard may be behind a worker's round; it accepts the newer stamp, because a gradient judged by
+    the version it read of this shard would always come too late at a shard that is often the last
+    to answer. `answered` then keeps, over the end of a round, who has pushed for a later one
+    already: nothing more of this round can come from there, so nobody waits for it.
+    """
+
+    reason = "old version"
+
+    def __init__(self, workers: Iterable[int]) -> None:
+        super().__init__(workers)
+        self.answered: dict[int, int] = {}
+        """The newest stamp of every present worker from whom this round has its gradient."""
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        worker, stamp = arrival.worker, arrival.stamp
+        if stamp < self.version:
+            return self.refuse(arrival)
+        if worker in self.members:
+            self.answered[worker] = max(stamp, self.answered.get(worker, stamp))
+        return super().pushed(arrival, now_s)
+
+    def refuse(self, arrival: Arrival) -> list[ShardCommand]:
+        """Drop it, and send its worker the current version at once."""
+        return [Drop(arrival.row, self.reason), Release(arrival.worker)]
+
+    def left(self, worker: int, now_s: float) -> list[ShardCommand]:
+        self.answered.pop(worker, None)
+        return super().left(worker, now_s)
+
+    def close(self, scale: float = 1.0) -> list[ShardCommand]:
+        commands = super().close(scale)
+        self.answered = {w: s for w, s in self.answered.items() if s >= self.version}
+        return commands
+
+
+class QuotaHalf(RoundHalf):
+    """A round ends with the gradients of all present workers but `spare`, of one at least."""
+
+    def __init__(self, workers: Iterable[int], spare: int = 0) -> None:
+        super().__init__(workers)
+        self.spare = spare
+
+    def review(self, now_s: float) -> list[ShardCommand]:
+        enough = max(1, len(self.members) - self.spare)
+        return self.close() if self.pending and len(self.answered) >= enough else []

@@ -1,0 +1,56 @@
+"""Limits that hold exactly: policies that become one another at their neutral values."""
+
+from math import inf
+
+import pytest
+from same import differing
+
+import tardigrad as tg
+from tardigrad.clusters import Cluster
+from tardigrad.policies import Policy
+
+CLUSTERS = [
+    tg.Gamma(workers=6),
+    tg.Gamma(workers=6, heterogeneous=True),
+    tg.Dispatcher(workers=6),
+    tg.Gamma(workers=1),
+]
+IDS = ["gamma", "heterogeneous", "dispatcher", "alone"]
+
+
+def made(policy: Policy, cluster: Cluster, shards: int, updates: int = 60) -> tg.Schedule:
+    return tg.schedule(policy, cluster, updates, seed=3, shards=shards, bulk=False)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("cluster", CLUSTERS, ids=IDS)
+def test_limits_are_the_same_schedules(cluster: Cluster, shards: int) -> None:
+    n = cluster.workers
+    synchronous, asynchronous = (made(p, cluster, shards) for p in (tg.Sync(), tg.Async()))
+    for policy in (tg.Backup(0), tg.SoftSync(1)):
+        assert differing(made(policy, cluster, shards), synchronous) == [], policy
+    unbounded = tg.StaleSynchronous(None), tg.StaleSynchronous(inf), tg.BoundedDelay(10**9)
+    for policy in (*unbounded, tg.SoftSync(n), tg.SoftSync(n, wait=False)):
+        assert differing(made(policy, cluster, shards), asynchronous) == [], policy
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS, ids=IDS)
+def test_stale_synchronous_zero_is_lock_step(cluster: Cluster) -> None:
+    """Round r consists of everybody's step r, each applied by itself, and starts at version N r."""
+    n = cluster.workers
+    lock_step = made(tg.StaleSynchronous(0), cluster, shards=1, updates=10 * n)
+    rows = lock_step.group_rows.reshape(10, n)
+    for r in range(10):
+        assert sorted(lock_step.worker[rows[r]]) == list(range(n))
+        assert set(lock_step.step[rows[r]]) == {r}
+        assert set(lock_step.read[rows[r], 0]) == {r * n}
+    synchronous = made(tg.Sync(), cluster, shards=1, updates=10)
+    assert (
+        differing(
+            lock_step,
+            synchronous,
+            ignore=[f"group_{x}" for x in ("shard", "time_s", "scale", "start", "rows")]
+            + ["read", "stamp"],
+        )
+        == []
+    )  # the same gradients start and end at the same moments
