@@ -90,7 +90,7 @@ def _asynchronous(
         group_rows=np.repeat(applied_row, shards),
         clockless=clockless,
         about=about,
-        **_no_losses(),
+        **no_losses(),
     )
 
 
@@ -124,7 +124,7 @@ def _synchronous(
         group_start=np.arange(groups + 1) * workers,
         group_rows=members.ravel()[: groups * workers],
         about=about,
-        **_no_losses(),
+        **no_losses(),
     )
 
 
@@ -147,7 +147,7 @@ def _occurrence(order: Ints) -> Ints:
     return out
 
 
-def _no_losses() -> dict[str, Any]:
+def no_losses() -> dict[str, Any]:
     ints, floats = np.empty(0, dtype=np.int64), np.empty(0)
     return {
         "drop_row": ints,

@@ -128,12 +128,11 @@ class Schedule:
     @property
     def waiting_s(self) -> Floats:
         """Per worker, the time between a push and the start of its next gradient, added up."""
-        out = np.zeros(self.workers)
-        for worker in range(self.workers):
-            mine = np.nonzero(self.worker == worker)[0]
-            gaps = self.start_s[mine[1:]] - self.end_s[mine[:-1]]
-            out[worker] = np.nansum(gaps)
-        return out
+        by_worker = np.argsort(self.worker, kind="stable")
+        gaps = self.start_s[by_worker[1:]] - self.end_s[by_worker[:-1]]
+        known = (np.diff(self.worker[by_worker]) == 0) & np.isfinite(gaps)
+        who = self.worker[by_worker[1:]][known]
+        return np.asarray(np.bincount(who, gaps[known], self.workers), dtype=np.float64)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule):
