@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tardigrad.checks import positive, require
+from tardigrad.checks import count, not_negative, number, one_of, positive, require
 
 Unit = Literal["updates", "samples", "epochs"]
+UNITS: tuple[Unit, ...] = ("updates", "samples", "epochs")
 
 
 class Progress(NamedTuple):
@@ -76,6 +77,9 @@ class Step(LearningRate):
     def __post_init__(self) -> None:
         positive("lr", self.lr)
         positive("factor", self.factor)
+        one_of("by", self.by, UNITS)
+        for i, milestone in enumerate(self.milestones):
+            not_negative(f"milestones[{i}]", milestone)
         require(
             list(self.milestones) == sorted(set(self.milestones)),
             f"milestones must increase, got {list(self.milestones)}",
@@ -102,7 +106,8 @@ class Linear(LearningRate):
     def __post_init__(self) -> None:
         positive("lr", self.lr)
         positive("over", self.over)
-        require(self.final >= 0, f"final must not be negative, got {self.final}")
+        not_negative("final", self.final)
+        one_of("by", self.by, UNITS)
 
     def at(self, progress: Progress) -> float:
         share = min(1.0, progress.measure(self.by) / self.over)
@@ -125,7 +130,8 @@ class Cosine(LearningRate):
     def __post_init__(self) -> None:
         positive("lr", self.lr)
         positive("over", self.over)
-        require(self.final >= 0, f"final must not be negative, got {self.final}")
+        not_negative("final", self.final)
+        one_of("by", self.by, UNITS)
 
     def at(self, progress: Progress) -> float:
         share = min(1.0, progress.measure(self.by) / self.over)
@@ -148,7 +154,8 @@ class Exponential(LearningRate):
     def __post_init__(self) -> None:
         positive("lr", self.lr)
         positive("over", self.over)
-        require(0 < self.decay <= 1, f"decay must be in (0, 1], got {self.decay}")
+        require(0 < number("decay", self.decay) <= 1, f"decay must be in (0, 1], got {self.decay}")
+        one_of("by", self.by, UNITS)
 
     def at(self, progress: Progress) -> float:
         return float(self.lr * self.decay ** (progress.measure(self.by) / self.over))
@@ -168,8 +175,10 @@ class WarmUp(LearningRate):
     by: Unit = "epochs"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "after", learning_rate(self.after))
         positive("over", self.over)
-        require(self.workers >= 1, f"workers must be at least 1, got {self.workers}")
+        count("workers", self.workers)
+        one_of("by", self.by, UNITS)
 
     def at(self, progress: Progress) -> float:
         share = min(1.0, progress.measure(self.by) / self.over)

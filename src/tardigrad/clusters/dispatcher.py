@@ -87,11 +87,14 @@ class _WeightedDispatch(Dispatch):
         )
         at = np.searchsorted(chances, uniform(self.stream, event) * chances[-1], side="right")
         drawn = int(computing[min(int(at), len(computing) - 1)])
-        self.weights = np.asarray(self.change(self.weights.copy(), drawn), dtype=np.float64)
+        changed = np.asarray(self.change(self.weights.copy(), drawn), dtype=np.float64)
         require(
-            self.weights.shape == (len(self.weights),) and bool((self.weights >= 0).all()),
-            "the dispatcher's change rule must return one weight ≥ 0 per worker",
+            changed.shape == self.weights.shape
+            and bool((np.isfinite(changed) & (changed >= 0)).all()),
+            "the dispatcher's change rule must return one finite weight ≥ 0 per worker "
+            f"({len(self.weights)} of them), but returned {changed.tolist()}",
         )
+        self.weights = changed
         return drawn
 
 

@@ -57,6 +57,7 @@ class Versions:
             self._reads[shard][version] -= reads
             if not self._reads[shard][version]:
                 del self._reads[shard][version]
+        self._held = [{} for _ in self._held]
         for name, tensor in tensors.items():
             kind, *where = name.split(".")
             if kind == "versions":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.checks import fraction, positive
+from tardigrad.checks import fraction, positive, require
 from tardigrad.rules.rule import Nothing, Now, Optimizer, Signal, combine, rate
 
 
@@ -28,6 +28,11 @@ class Adam(Optimizer[AdamState, Nothing]):
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
+        require(
+            isinstance(self.betas, tuple | list) and len(self.betas) == 2,
+            f"betas must be two decays such as (0.9, 0.999), got {self.betas!r}",
+        )
+        object.__setattr__(self, "betas", tuple(self.betas))
         fraction("betas[0]", self.betas[0])
         fraction("betas[1]", self.betas[1])
         positive("eps", self.eps)

@@ -19,8 +19,10 @@ def bulk_schedule(
     """The schedule in closed form, or None where there is none."""
     if isinstance(cluster, TimedCluster) and cluster.undisturbed:
         if policy == Async(wait=True):
-            order, ends = _arrivals(cluster, updates, seed)
-            return _asynchronous(order, ends, cluster.workers, shards, False, about)
+            arrivals = _arrivals(cluster, updates, seed)
+            if arrivals is None:
+                return None
+            return _asynchronous(*arrivals, cluster.workers, shards, False, about)
         if policy == Sync():
             return _synchronous(cluster, updates, seed, shards, about)
     if isinstance(cluster, Dispatcher) and policy == Async(wait=True):
@@ -32,17 +34,21 @@ def bulk_schedule(
     return None
 
 
-def _arrivals(cluster: TimedCluster, updates: int, seed: int) -> tuple[Ints, Floats]:
+def _arrivals(cluster: TimedCluster, updates: int, seed: int) -> tuple[Ints, Floats] | None:
     """The first `updates` arrivals of workers that never wait: (who, when).
 
     Each worker's arrivals are the running sum of its own times. Enough steps are drawn that every
     worker's last one lies past the end sought; while one falls short, all get twice as many.
+
+    Of two that arrive at the same instant the event loop takes first the one that started first.
+    Sorting by the time of the start gets this right wherever those differ; where even they are
+    equal and the guess (worker order) contradicts itself, the answer is None.
     """
     times = cluster.realise(seed)
     workers = np.arange(cluster.workers)
     steps = updates // cluster.workers + 2
     ends = np.cumsum(times.step_s(workers[:, None], np.arange(steps)[None, :]), axis=1)
-    pool_end, pool_who = ends.ravel(), np.repeat(workers, steps)
+    pool_end, pool_who, pool_start = ends.ravel(), np.repeat(workers, steps), _starts(ends, 0.0)
     last = ends[:, -1]
     while True:
         bound = np.partition(pool_end, updates - 1)[updates - 1]
@@ -53,10 +59,24 @@ def _arrivals(cluster: TimedCluster, updates: int, seed: int) -> tuple[Ints, Flo
         more = np.cumsum(more, axis=1)
         pool_end = np.concatenate([pool_end, more.ravel()])
         pool_who = np.concatenate([pool_who, np.repeat(workers, steps)])
+        pool_start = np.concatenate([pool_start, _starts(more, last)])
         last = more[:, -1]
         steps *= 2
-    first = np.argsort(pool_end, kind="stable")[:updates]
-    return pool_who[first].astype(np.int64), pool_end[first]
+    within = np.nonzero(pool_end <= bound)[0]  # `updates` of them, or more where the last are tied
+    order = within[np.lexsort((pool_who[within], pool_start[within], pool_end[within]))]
+    who, when = pool_who[order].astype(np.int64), pool_end[order]
+    previous = _previous_of_same(who)
+    started = np.where(previous < 0, who, cluster.workers + previous)  # rank in the order of starts
+    if ((np.diff(when) == 0) & (np.diff(started) < 0)).any():
+        return None
+    return who[:updates], when[:updates]
+
+
+def _starts(ends: Floats, first: float | Floats) -> Floats:
+    """When each of these steps began: the end of the one before it."""
+    starts = np.empty_like(ends)
+    starts[:, 0], starts[:, 1:] = first, ends[:, :-1]
+    return starts.ravel()
 
 
 def _asynchronous(

@@ -35,6 +35,7 @@ def schedule(
         raise ValueError("cluster is missing: give one, such as cluster=tg.Gamma(workers=32)")
     count("updates", updates)
     count("shards", shards)
+    count("seed", seed, least=0)
     _check(policy, cluster.workers, shards, clockless=isinstance(cluster, Clockless))
     about = {"policy": _about(policy), "cluster": _about(cluster), "seed": seed}
     made = bulk_schedule(policy, cluster, updates, seed, shards, about) if bulk else None
@@ -56,7 +57,13 @@ def schedule_from_order(
 ) -> Schedule:
     """The schedule in which gradients arrive in exactly this order of workers."""
     count("num_workers", num_workers)
+    count("shards", shards)
     require(len(order) > 0, "order is empty: give the workers whose gradients arrive, in order")
+    for i, worker in enumerate(order):
+        require(
+            isinstance(worker, int | np.integer),
+            f"order[{i}] must be the number of a worker, got {worker!r}",
+        )
     policy = policy or Async()
     _check(policy, num_workers, shards, clockless=True)
     recorder = Recorder(num_workers, shards, clockless=True)

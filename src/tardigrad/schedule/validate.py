@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from tardigrad.schedule.schedule import Schedule
+from tardigrad.schedule.schedule import Floats, Schedule
 
 
 def validate(schedule: Schedule, where: str = "schedule") -> None:
@@ -20,9 +20,13 @@ def validate(schedule: Schedule, where: str = "schedule") -> None:
     check(s.workers >= 1 and s.shards >= 1, "it has no workers or no shards")
     lengths: dict[str, int] = {}
     for f in fields(s):
-        kind = f.metadata.get("of")
+        array, kind = getattr(s, f.name), f.metadata.get("of")
+        if isinstance(array, np.ndarray):
+            wanted = np.float64 if f.type == Floats else np.int64
+            check(array.dtype == wanted, f"{f.name} holds {array.dtype}, not {wanted.__name__}")
+            check(array.ndim == 1 or f.name == "read", f"{f.name} has the wrong shape")
         if kind:
-            size = len(getattr(s, f.name))
+            size = len(array)
             check(lengths.setdefault(kind, size) == size, f"{f.name} has the wrong length")
     check(s.read.shape == (s.rows, s.shards), "read has the wrong shape")
     check((s.worker >= 0) & (s.worker < s.workers), "worker names one that does not exist")
@@ -33,13 +37,35 @@ def validate(schedule: Schedule, where: str = "schedule") -> None:
     check(edges == (0, len(s.group_rows)), "group_start does not cover group_rows")
     check((s.group_rows >= 0) & (s.group_rows < s.rows), "group_rows names a row that is not there")
     check((s.drop_row >= 0) & (s.drop_row < s.rows), "drop_row names a row that is not there")
+    check((s.drop_shard >= 0) & (s.drop_shard < s.shards), "drop_shard does not exist")
     check((s.drop_reason >= 0) & (s.drop_reason < len(s.reasons)), "drop_reason is unknown")
+    check((s.drop_after >= 0) & (s.drop_after <= s.groups), "drop_after counts too many groups")
+    known = (s.member_worker >= 0) & (s.member_worker < s.workers)
+    check(known, "member_worker names one that does not exist")
+    check((s.member_joined == 0) | (s.member_joined == 1), "member_joined is neither 0 nor 1")
+    orderly = np.diff(np.concatenate([[0], s.member_after, [s.groups]])) >= 0
+    check(orderly, "member_after does not count up to the groups")
     check(np.isfinite(s.group_scale) & (s.group_scale > 0), "group_scale must be positive")
     check(np.diff(s.group_time_s) >= 0, "group_time_s runs backwards")
     check(s.read >= 0, "read is negative")
+    check((s.step >= 0) & (s.stamp >= 0), "a step or a stamp is negative")
     by_worker = np.lexsort((np.arange(s.rows), s.worker))
     same = np.diff(s.worker[by_worker]) == 0
     check(~same | (np.diff(s.step[by_worker]) == 1), "a worker's steps do not count up by one")
-    check(s.delays >= 0, "a gradient was computed at a version from the future (group_rows)")
+    check(np.isfinite(s.start_s), "start_s is not a time")
     with np.errstate(invalid="ignore"):
         check(~(s.end_s < s.start_s), "a gradient ends before it starts")
+    group_of = np.repeat(np.arange(s.groups), np.diff(s.group_start))
+    applied_at = s.group_rows * s.shards + s.group_shard[group_of]
+    lost_at = s.drop_row * s.shards + s.drop_shard
+    check(~np.isin(lost_at, applied_at), "a gradient was dropped where it was also applied")
+    first = np.zeros(s.rows, dtype=np.int64)
+    first[s.group_rows[::-1]] = group_of[::-1]  # of equal rows the last assignment stays
+    used = np.unique(s.group_rows)
+    for shard in range(s.shards):
+        mine = s.group_shard == shard
+        reached = np.cumsum(mine) - mine
+        check(
+            s.read[used, shard] <= reached[first[used]],
+            f"a gradient was computed at a version of shard {shard} from the future (read)",
+        )
