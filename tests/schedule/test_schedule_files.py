@@ -87,7 +87,7 @@ def test_any_altered_byte_is_refused(saved: Path) -> None:
         changed = bytearray(whole)
         changed[at] ^= 1
         saved.write_bytes(bytes(changed))
-        with pytest.raises(ValueError, match="run.schedule"):
+        with pytest.raises(ValueError, match=r"run\.schedule"):
             tg.Schedule.load(saved)
     saved.write_bytes(whole)
     tg.Schedule.load(saved)
