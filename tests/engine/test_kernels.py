@@ -12,7 +12,7 @@ from tardigrad.rules import RULES, Adam, DelayCompensation, Rule
 from tardigrad.schedules import Progress, cosine
 from tardigrad.tensors import named
 
-SIZE, WORKERS, UPDATES = 3001, 3, 24
+SIZE, WORKERS, UPDATES = 3001, 5, 24
 CASES: dict[str, Rule] = {
     name: factory(lr=0.1, weight_decay=1e-3, **({"rate": 0.1} if "exponential" in name else {}))
     for name, factory in RULES.items()
@@ -33,11 +33,13 @@ CASES: dict[str, Rule] = {
 class Both:
     """The same random pushes through a Shard and through a kernel's buffers."""
 
-    def __init__(self, rule: Rule, dtype: torch.dtype) -> None:
+    def __init__(self, rule: Rule, dtype: torch.dtype, in_turn: bool = False) -> None:
         draw = torch.Generator().manual_seed(0)
         self.theta = torch.randn(SIZE, generator=draw, dtype=dtype)
         self.grads = torch.randn(UPDATES, SIZE, generator=draw, dtype=dtype)
         self.who = torch.randint(0, WORKERS, (UPDATES,), generator=draw).tolist()
+        if in_turn:
+            self.who = [w % WORKERS for w in range(UPDATES)]
         layout = Layout.flat(SIZE)
         self.shard = Shard(rule, self.theta, layout)
         program = trace(rule, dtype)
@@ -100,6 +102,67 @@ def test_the_window_size_never_changes_a_bit(name: str, dtype: torch.dtype) -> N
         [(0, 5), (5, 6), (6, 24)],
     ):
         both = Both(CASES[name], dtype)
+        buffers = both.buffers()
+        for begin, end in windows:
+            both.window(begin, end, buffers)
+        results.append(flat(buffers))
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+
+class OnGpu(Both):
+    """The same through the Triton kernel; workers in turn, as the kernel's look-ahead asks."""
+
+    def __init__(self, rule: Rule, dtype: torch.dtype) -> None:
+        super().__init__(rule, dtype, in_turn=True)
+        from tardigrad.engine.kernels.triton import TritonKernel
+
+        self.gpu_kernel = TritonKernel(self.kernel.program, dtype)
+        self.grads_gpu, self.rows_gpu = self.grads.cuda(), self.rows.cuda()
+        self.coefficients_gpu = self.coefficients.cuda()
+
+    def window(self, begin: int, end: int, buffers: tuple) -> None:
+        theta, states, owns, views = buffers
+        there = [theta.cuda(), *(t.cuda() for t in (*states, *owns)), views.cuda()]
+        moved_theta, *rest, moved_views = there
+        span = torch.tensor([begin, end], device="cuda")
+        self.gpu_kernel.run(
+            moved_theta,
+            rest[: len(states)],
+            rest[len(states) :],
+            self.grads_gpu,
+            moved_views,
+            self.rows_gpu,
+            self.coefficients_gpu,
+            span,
+        )
+        for here, gpu in zip((theta, *states, *owns, views), there, strict=True):
+            here.copy_(gpu)
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", CASES)
+def test_each_update_equals_the_rule_on_the_gpu(name: str) -> None:
+    both = OnGpu(CASES[name], torch.float64)
+    for w in range(UPDATES):
+        buffers = both.buffers()
+        both.window(w, w + 1, buffers)
+        both.apply(w)
+        expected = flat(both.buffers())
+        scale = expected.abs().clamp(min=1)
+        assert ((flat(buffers) - expected).abs() / scale).max() <= 1e-12
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_window_size_never_changes_a_bit_on_the_gpu(name: str, dtype: torch.dtype) -> None:
+    results = []
+    for windows in ([(0, UPDATES)], [(w, w + 1) for w in range(UPDATES)], [(0, 5), (5, 24)]):
+        both = OnGpu(CASES[name], dtype)
         buffers = both.buffers()
         for begin, end in windows:
             both.window(begin, end, buffers)

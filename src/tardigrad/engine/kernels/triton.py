@@ -1,8 +1,10 @@
 """Window kernels for the GPU: Triton written from a rule's program.
 
 Each program instance owns a block of parameters and runs all updates of a window over it, θ and the
-state in registers. Gradients of the next few updates are loaded ahead of their use, because one
-update's arithmetic is too short to hide a trip to memory.
+state in registers. What the next few updates read is loaded ahead of its use, because one update's
+arithmetic is too short to hide a trip to memory. So within a window no update may read a view or an
+own row that an earlier one of the same window wrote: one gradient per worker, which is what a window
+of gradients computed beforehand has anyway.
 
 Where the window begins and ends is read from device memory, so that one captured graph serves every
 window of a run.
@@ -22,21 +24,22 @@ from torch import Tensor
 from tardigrad.engine.kernels.trace import Program
 
 BLOCK = 256
+WARPS = 4
 AHEAD = 4
 _FORMS = {
     "add": "{0} + {1}",
     "sub": "{0} - {1}",
     "rsub": "{1} - {0}",
     "mul": "{0} * {1}",
-    "div": "{div}({0}, {1})",
+    "div": "{0} / {1}",
     "fma": "tl.fma({0}, {1}, {2})",
     "fma3": "{0} + {3} * {1} * {2}",
     "lerp": "{0} + {2} * ({1} - {0})",
-    "sqrt": "{sqrt}({0})",
+    "sqrt": "tl.sqrt({0})",
     "abs": "tl.abs({0})",
     "neg": "-{0}",
     "exp": "tl.exp({0})",
-    "reciprocal": "{div}(one, {0})",
+    "reciprocal": "one / {0}",
     "at_least": "tl.where({0} < {1}, {1}, {0})",
     "zero": "zero",
     "one": "one",
@@ -77,22 +80,22 @@ class TritonKernel:
             owns[0].stride(0) if owns else 0,
             grads.stride(0),
             views.stride(0),
-            num_warps=BLOCK // 64,
+            num_warps=WARPS,
+            # Whether a product and a sum fuse must not depend on how the loop was unrolled, or the
+            # window size would change bits. What should fuse is written as fma.
+            enable_fp_fusion=False,
         )
 
 
 def _source(program: Program, dtype: torch.dtype) -> str:
     real = {torch.float32: "tl.float32", torch.float64: "tl.float64"}[dtype]
-    single = dtype == torch.float32
-    forms = {
-        op: form.replace("{div}", "tl.div_rn" if single else "_div").replace(
-            "{sqrt}", "tl.sqrt_rn" if single else "tl.sqrt"
-        )
-        for op, form in _FORMS.items()
-    }
     states = [f"s{i}" for i in range(program.states)]
     owns = [f"o{i}" for i in range(program.owns)]
     pointers = ", ".join(f"{t}_p" for t in ["theta", *states, *owns])
+    # Triton takes a bare literal for float32, in a float64 kernel too.
+    literals = sorted({a for step in program.steps for a in step.args if _is_literal(a)})
+    constants = {text: f"k{i}" for i, text in enumerate(literals)}
+    given = "\n".join(f"    {k} = tl.full((), {text}, {real})" for text, k in constants.items())
 
     def one_load(lane: str, at: str) -> list[str]:
         """Everything update `at` reads, under names that end in `lane`."""
@@ -117,7 +120,8 @@ def _source(program: Program, dtype: torch.dtype) -> str:
         count = program.coefficients
         lines += [f"c{i} = tl.load(coefficients_p + {count} * ({at}) + {i})" for i in range(count)]
         for step in program.steps:
-            lines.append(f"{step.name} = {forms[step.op].format(*map(_literal, step.args))}")
+            args = [constants.get(arg, arg) for arg in step.args]
+            lines.append(f"{step.name} = {_FORMS[step.op].format(*args)}")
         after = program.outputs
         moved = ["theta", *states]
         lines.append(f"sent = {after['sent']}")
@@ -149,11 +153,6 @@ AHEAD = tl.constexpr({AHEAD})
 
 
 @triton.jit
-def _div(a, b):
-    return a / b
-
-
-@triton.jit
 def window(
     {pointers}, grads_p, views_p, rows_p, coefficients_p, span_p,
     size, own_stride, grad_stride, view_stride,
@@ -162,6 +161,7 @@ def window(
     m = i < size
     zero = tl.zeros(({BLOCK},), dtype={real})
     one = zero + 1.0
+{given}
     begin = tl.load(span_p)
     end = tl.load(span_p + 1)
 {loads}
@@ -170,8 +170,8 @@ def window(
 """
 
 
-def _literal(text: str) -> str:
-    return f"({text})" if text[0] == "-" else text
+def _is_literal(text: str) -> bool:
+    return text[0] in "-0123456789in"
 
 
 @cache
