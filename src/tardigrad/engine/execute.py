@@ -11,7 +11,7 @@ from tardigrad.checks import count, one_of, require
 from tardigrad.clusters import Cluster
 from tardigrad.engine.checkpoint import load_checkpoint, save_checkpoint
 from tardigrad.engine.exact import Exact
-from tardigrad.engine.run import Run
+from tardigrad.engine.run import Diverged, Run
 from tardigrad.layout import Sharding
 from tardigrad.policies import Policy
 from tardigrad.rules import Gap, Rule
@@ -62,8 +62,7 @@ def execute(
     count("evaluate_every", evaluate_every, least=0)
     count("checkpoint_every", checkpoint_every, least=0)
     validate(schedule)
-    sharding = Sharding.divide(task.layout, schedule.shards, shard_by)
-    _check_norms(rule, sharding)
+    sharding = divide(task, rule, schedule.shards, shard_by)
     execution = Exact(schedule, task, rule, sharding, gap)
     checkpoint = None if folder is None else folder / CHECKPOINT
     if resume and checkpoint is not None and checkpoint.exists():
@@ -72,10 +71,12 @@ def execute(
     while True:
         updates, last = execution.updates, execution.position == schedule.groups
         if evaluate_every and (last or updates % evaluate_every == 0):
+            _check_finite(execution)
             _evaluate(execution, splits, time.perf_counter() - started)
         if checkpoint is not None and (
             last or (checkpoint_every and updates and updates % checkpoint_every == 0)
         ):
+            _check_finite(execution)  # the last good checkpoint must stay
             save_checkpoint(checkpoint, execution.tensors(), execution.facts())
         if last:
             return execution.run()
@@ -125,15 +126,26 @@ def _evaluate(execution: Exact, splits: Sequence[str], wall_s: float) -> None:
         if execution.average is not None:
             averaged = execution.task.evaluate(execution.average, execution.buffers, split)
             record |= {f"{split}_{name}_ema": value for name, value in averaged.items()}
-    require(
-        bool(torch.isfinite(execution.params).all()),
-        f"a parameter became NaN or infinite by update {updates}: the run has diverged",
-    )
     records.append(record)
 
 
-def _check_norms(rule: Rule, sharding: Sharding) -> None:
-    """A norm over a tensor or over all parameters needs them on one shard."""
+def _check_finite(execution: Exact) -> None:
+    params = execution.params
+    bad = ~torch.isfinite(params)
+    if bool(bad.any()):
+        schedule, value = execution.schedule, float(params[bad][0])
+        worker = int(schedule.worker[schedule.group(execution.position - 1)[0]])
+        raise Diverged(execution.updates, worker, value, "a parameter")
+
+
+def divide(
+    task: Task, rule: Rule, shards: int, shard_by: Literal["slice", "tensor"] = "slice"
+) -> Sharding:
+    """How a task's parameters are divided over shards, as far as the rule allows it.
+
+    A norm over a tensor or over all parameters needs them on one shard.
+    """
+    sharding = Sharding.divide(task.layout, shards, shard_by)
     per = rule.correction.per if isinstance(rule.correction, Gap) else "parameter"
     require(
         per != "global" or sharding.shards == 1,
@@ -145,3 +157,4 @@ def _check_norms(rule: Rule, sharding: Sharding) -> None:
         'per="layer" takes the norm of each tensor, but shards cut through tensors: '
         'use shard_by = "tensor"',
     )
+    return sharding

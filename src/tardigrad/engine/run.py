@@ -8,12 +8,12 @@ from tardigrad.schedule import Schedule
 
 
 class Diverged(ArithmeticError):
-    """The loss became NaN or infinite."""
+    """The loss, or a parameter, became NaN or infinite."""
 
-    def __init__(self, update: int, worker: int, loss: float) -> None:
-        self.update, self.worker, self.loss = update, worker, loss
+    def __init__(self, update: int, worker: int, value: float, what: str = "the loss") -> None:
+        self.update, self.worker, self.value = update, worker, value
         super().__init__(
-            f"the loss became {loss} at update {update}, in a gradient of worker {worker}: "
+            f"{what} became {value} at update {update}, in a gradient of worker {worker}: "
             "the run has diverged; try a smaller lr"
         )
 

@@ -1,0 +1,61 @@
+"""`tardigrad`: all commands together, and what they do with errors."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+import tardigrad
+from tardigrad.cli.compare import compare
+from tardigrad.cli.console import complain
+from tardigrad.cli.data import data
+from tardigrad.cli.demo import demo
+from tardigrad.cli.listing import show_list
+from tardigrad.cli.report import report
+from tardigrad.cli.run import run
+from tardigrad.engine import Diverged
+
+app = typer.Typer(
+    name="tardigrad",
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(rich_help_panel="Start here")(demo)
+app.command(rich_help_panel="Experiments", no_args_is_help=True)(run)
+app.command(rich_help_panel="Experiments", no_args_is_help=True)(compare)
+app.command(rich_help_panel="Experiments", no_args_is_help=True)(report)
+app.command("list", rich_help_panel="What there is", no_args_is_help=True)(show_list)
+app.add_typer(data, name="data", rich_help_panel="What there is", no_args_is_help=True)
+
+
+@app.callback(invoke_without_command=True)
+def tardigrad_(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Late gradients, put to work: simulate asynchronous distributed SGD, exactly.
+
+    An experiment is a TOML file: a task, a server rule, a waiting policy and a cluster's step
+    times. **tardigrad run** turns it into a folder with the schedule of late gradients,
+    metrics and figures, the same to the bit every time.
+
+    Begin with **tardigrad demo**: six rules on real MNIST, 16 simulated workers.
+    """
+    if version:
+        print(tardigrad.__version__)
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main() -> None:
+    """Bad input is one message and exit code 2; a run that diverged, exit code 1."""
+    try:
+        app(prog_name="tardigrad")
+    except Diverged as diverged:
+        complain(str(diverged))
+        sys.exit(1)
+    except (ValueError, OSError) as error:
+        complain(str(error))
+        sys.exit(2)

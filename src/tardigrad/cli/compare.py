@@ -1,0 +1,81 @@
+"""`tardigrad compare`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tardigrad.cli.console import complain, err, out, tell
+from tardigrad.cli.progress import Watcher
+from tardigrad.cli.report import show_run
+from tardigrad.folder import RunFolder, check_free
+from tardigrad.schedule import Schedule
+from tardigrad.spec import Entry, Outcome, Spec, entries, outcomes
+
+
+def compare(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The experiment.")],
+    rules: Annotated[
+        str, typer.Option("--rules", help="Such as sgd,fasgd:lr=0.005,gap_aware:momentum=0.5")
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Changes to it, such as updates=500."),
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", help="Repeat with so many seeds.")] = 1,
+    target: Annotated[
+        float | None, typer.Option("--target", help="Also tell when the loss came down to this.")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="The folder [runs/NAME OF FILE-compare].")
+    ] = None,
+) -> None:
+    """Compare rules on the same schedule of late gradients and the same batches.
+
+    A rule takes lr, weight_decay, ema and clip_norm from the file unless it says its own. With
+    several seeds the table gives mean ± standard deviation; each seed is a schedule of its own.
+    """
+    spec = Spec.load(file, changes or ())
+    folder = to or Path("runs") / f"{file.stem}-compare"
+    compare_into(folder, spec, entries(spec, rules), seeds)
+    show_run(folder, target)
+    out.print(f"everything is in {folder}", markup=False)
+
+
+def compare_into(path: Path, spec: Spec, compared: Sequence[Entry], seeds: int = 1) -> None:
+    """Every outcome into the folder as it comes, a line about each onto the screen."""
+    check_free(path)
+    folder: RunFolder | None = None
+    watcher: Watcher | None = None
+
+    def begin(entry: Entry, seed: int, schedule: Schedule) -> Watcher:
+        nonlocal watcher
+        watcher = Watcher(f"{entry.label}, seed {seed}" if seeds > 1 else entry.label)
+        return watcher.begin(schedule)
+
+    done: list[Outcome] = []
+    try:
+        for outcome in outcomes(compared, seeds, begin):
+            if watcher is not None:
+                watcher.close()
+            folder = folder or RunFolder.create(path, spec.toml(), None)
+            folder.add_outcome(outcome._asdict())
+            done.append(outcome)
+            _tell(outcome, seeds)
+    except KeyboardInterrupt:
+        if watcher is not None:
+            watcher.close()
+        complain("stopped by Ctrl-C")
+        if done:
+            tell(f"{path} holds the {len(done)} runs that had ended: tardigrad report {path}")
+        raise typer.Exit(130) from None
+
+
+def _tell(outcome: Outcome, seeds: int) -> None:
+    which = f"{outcome.label}, seed {outcome.seed}" if seeds > 1 else outcome.label
+    if outcome.summary["status"] == "diverged":
+        err.print(f"  {which}: {outcome.summary['why']}", markup=False)
+    else:
+        seconds = outcome.summary["wall_s"]
+        err.print(f"  {which}: done in {seconds:.1f} s", markup=False)

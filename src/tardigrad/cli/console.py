@@ -1,0 +1,16 @@
+"""Where words go: results to standard output, everything else to standard error."""
+
+from rich.console import Console
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def complain(message: str) -> None:
+    """One message, whole words, nothing read as markup."""
+    err.print("error:", style="bold red", end=" ")
+    err.print(message, markup=False, soft_wrap=True)
+
+
+def tell(message: str) -> None:
+    err.print(message, markup=False, soft_wrap=True)

@@ -1,0 +1,92 @@
+"""What figures and tables are made of: the runs of one label, one per seed."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tardigrad.folder import RunFolder
+
+METRICS = ("validation", "test", "train")
+"""In this order of preference, the split by which runs are judged."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Runs that differ in their seed alone. A diverged one has a summary that says so."""
+
+    label: str
+    runs: Sequence[Sequence[dict[str, Any]]]
+    """Evaluations, per run."""
+    summaries: Sequence[dict[str, Any]]
+
+    @property
+    def diverged(self) -> int:
+        return sum(summary["status"] == "diverged" for summary in self.summaries)
+
+    @property
+    def finished(self) -> list[Sequence[dict[str, Any]]]:
+        ended = zip(self.runs, self.summaries, strict=True)
+        return [run for run, summary in ended if run and summary["status"] != "diverged"]
+
+    @property
+    def clockless(self) -> bool:
+        return bool(self.summaries[0].get("clockless"))
+
+    def final(self, metric: str) -> list[float]:
+        """The last value of a metric in each run that did not diverge."""
+        return [run[-1][metric] for run in self.finished if metric in run[-1]]
+
+    def first_below(self, metric: str, target: float, axis: str = "time_s") -> list[float | None]:
+        """Where along `axis` each run first reaches the target; None where it never does."""
+        return [
+            next((r[axis] for r in run if metric in r and r[metric] <= target), None)
+            for run in self.finished
+        ]
+
+    @property
+    def delay_counts(self) -> list[int]:
+        """How many applied gradients had delay 0, 1, 2, …, all runs together."""
+        lists = [summary["delay_counts"] for summary in self.summaries]
+        out = [0] * max(map(len, lists))
+        for counts in lists:
+            for delay, count in enumerate(counts):
+                out[delay] += count
+        return out
+
+    @property
+    def mean_delay(self) -> float:
+        return statistics.fmean(summary["mean_delay"] for summary in self.summaries)
+
+
+def load(path: Path) -> list[Series]:
+    """The series in a folder: one of a run, several of a comparison."""
+    folder = RunFolder.open(path)
+    outcomes = folder.outcomes()
+    if not outcomes:
+        summary = folder.summary()
+        if not summary:
+            raise ValueError(
+                f"{path} holds a run that has not stopped yet, or was killed: "
+                "finish it with --resume, then ask for its report"
+            )
+        return [Series(folder.spec()["rule"]["name"], [folder.metrics()], [summary])]
+    return gathered(outcomes)
+
+
+def gathered(outcomes: Sequence[dict[str, Any]]) -> list[Series]:
+    """Outcomes by label, in the order of their first appearance."""
+    labels = dict.fromkeys(outcome["label"] for outcome in outcomes)
+    out = []
+    for label in labels:
+        mine = [outcome for outcome in outcomes if outcome["label"] == label]
+        out.append(Series(label, [o["records"] for o in mine], [o["summary"] for o in mine]))
+    return out
+
+
+def metric_of(series: Sequence[Series], kind: str = "loss") -> str | None:
+    """The metric that every finished run has, by preference of split; batch loss where no other."""
+    ends = [run[-1] for one in series for run in one.finished]
+    wanted = [f"{split}_{kind}" for split in METRICS] + [f"batch_{kind}"]
+    return next((name for name in wanted if ends and all(name in end for end in ends)), None)

@@ -1,0 +1,134 @@
+"""Running what a spec says, in a folder that it can go on from."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from tardigrad.checks import require
+from tardigrad.engine import Diverged, Run, execute
+from tardigrad.engine.checkpoint import load_checkpoint
+from tardigrad.engine.execute import CHECKPOINT, Watch, divide
+from tardigrad.folder import PARAMS, RunFolder, check_free
+from tardigrad.layout import Layout
+from tardigrad.schedule import Schedule
+from tardigrad.schedules import Progress
+from tardigrad.spec.spec import Spec, differences
+
+Begin = Callable[[Schedule], Watch | None]
+"""Told of the schedule before it is executed; returns who watches that."""
+
+
+def run(spec: Spec, path: Path, resume: bool = False, begin: Begin | None = None) -> Run:
+    """Run the spec in a new folder, or with `resume` go on with the one that is there.
+
+    Nothing is written before all that can be checked has been. A run that stops early (Ctrl-C, a
+    loss that is not a number) leaves its last checkpoint and the metrics up to it.
+    """
+    going_on = resume and path.exists()
+    if not going_on:
+        check_free(path)
+    else:
+        _check_same(spec, RunFolder.open(path))
+    task, rule = spec.make_task(), spec.make_rule()
+    divide(task, rule, spec.shards, spec.shard_by)
+    rule.scalars(Progress(epoch_size=task.epoch_size))
+    if going_on:
+        folder = RunFolder.open(path)
+        schedule = folder.schedule()
+    else:
+        schedule = spec.make_schedule()
+        folder = RunFolder.create(path, spec.toml(), schedule)
+    assert spec.evaluate_every is not None
+    assert spec.checkpoint_every is not None
+    started = time.perf_counter()
+    with folder.locked():
+        try:
+            done = execute(
+                schedule,
+                task,
+                rule,
+                spec.engine,
+                shard_by=spec.shard_by,
+                evaluate_every=spec.evaluate_every,
+                splits=spec.splits,
+                gap=spec.gap,
+                folder=path,
+                checkpoint_every=spec.checkpoint_every,
+                resume=going_on,
+                watch=begin(schedule) if begin else None,
+            )
+        except (Diverged, KeyboardInterrupt) as stop:
+            status = "diverged" if isinstance(stop, Diverged) else "stopped"
+            _keep_what_there_is(folder, schedule, status, str(stop))
+            raise
+        save_params(path / PARAMS, done, task.layout)
+        summary = summarise(done, time.perf_counter() - started)
+        folder.write_results(done.history.records, summary)
+    return done
+
+
+def saved_updates(path: Path) -> int:
+    """How many updates the folder's checkpoint holds; 0 where there is none yet."""
+    if not (path / CHECKPOINT).exists():
+        return 0
+    _, facts = load_checkpoint(path / CHECKPOINT)
+    return min(int(shard["version"]) for shard in facts["shards"])
+
+
+def summarise(run: Run, wall_s: float) -> dict[str, Any]:
+    """How a run ended, in figures: its last evaluation and what its schedule says."""
+    last = run.history.records[-1] if run.history.records else {}
+    return {
+        "status": "finished",
+        **schedule_facts(run.schedule),
+        "final": {name: value for name, value in last.items() if name != "wall_s"},
+        "wall_s": wall_s,
+        "torch": torch.__version__,
+    }
+
+
+def schedule_facts(schedule: Schedule) -> dict[str, Any]:
+    delays = schedule.delays
+    return {
+        "workers": schedule.workers,
+        "updates": schedule.updates,
+        "time_s": schedule.end_time,
+        "clockless": schedule.clockless,
+        "mean_delay": float(delays.mean()),
+        "delay_counts": torch.bincount(torch.as_tensor(delays)).tolist(),
+        "dropped": int(schedule.dropped.sum()),
+    }
+
+
+def save_params(path: Path, run: Run, layout: Layout) -> None:
+    """The end result by tensor names; averaged parameters and running buffers beside them."""
+    tensors = dict(layout.unflatten(run.params))
+    if run.average is not None:
+        tensors |= {f"ema.{n}": t for n, t in layout.unflatten(run.average).items()}
+    tensors |= {f"buffer.{i}": tensor for i, tensor in enumerate(run.buffers)}
+    partial = path.with_name(path.name + ".partial")
+    save_file({name: tensor.clone() for name, tensor in tensors.items()}, partial)
+    os.replace(partial, path)
+
+
+def _check_same(spec: Spec, folder: RunFolder) -> None:
+    different = differences(folder.spec(), spec.data())
+    require(
+        not different,
+        f"{folder.path} was started with another spec, so it cannot be resumed with this one: "
+        f"{', '.join(different)} {'differs' if len(different) == 1 else 'differ'}; "
+        "use the values in its spec.toml, or write elsewhere (--out DIR)",
+    )
+
+
+def _keep_what_there_is(folder: RunFolder, schedule: Schedule, status: str, why: str) -> None:
+    """Metrics of a run that stopped: those of its last checkpoint."""
+    checkpoint = folder.path / CHECKPOINT
+    facts = load_checkpoint(checkpoint)[1] if checkpoint.exists() else {"records": []}
+    summary = {"status": status, "why": why, "saved_updates": saved_updates(folder.path)}
+    folder.write_results(facts["records"], {**schedule_facts(schedule), **summary})
