@@ -3,8 +3,8 @@
 Each program instance owns a block of parameters and runs all updates of a window over it, θ and the
 state in registers. What the next few updates read is loaded ahead of its use, because one update's
 arithmetic is too short to hide a trip to memory. So within a window no update may read a view or an
-own row that an earlier one of the same window wrote: one gradient per worker, which is what a window
-of gradients computed beforehand has anyway.
+own row that an earlier one of the same window wrote: one gradient per worker, which is what a
+window of gradients computed beforehand has anyway.
 
 Where the window begins and ends is read from device memory, so that one captured graph serves every
 window of a run.

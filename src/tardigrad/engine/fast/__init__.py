@@ -1,0 +1,1 @@
+"""The same schedule as the exact executor, reorganised: batched gradients, fused updates."""

@@ -1,0 +1,87 @@
+"""Look-ahead: which gradients can be computed together, from the schedule alone.
+
+Every worker that is not waiting owns one gradient whose view and batch are already fixed. So when
+an update needs a gradient that has not been computed, all that are ready by then are computed with
+it. The batches are a function of the schedule and the chunk size alone: resuming changes nothing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tardigrad.schedule import Schedule
+from tardigrad.schedule.schedule import Ints
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batch b computes rows[start[b] : start[b + 1]], then groups window[b] to window[b + 1] − 1
+    have all they need. Rows that no group applies are never computed."""
+
+    rows: Ints
+    start: Ints
+    window: Ints
+
+    @property
+    def count(self) -> int:
+        return len(self.start) - 1
+
+    def of(self, batch: int) -> Ints:
+        return self.rows[self.start[batch] : self.start[batch + 1]]
+
+
+def look_ahead(schedule: Schedule, chunk: int | None = None) -> Batches:
+    """The batches of a schedule, none larger than `chunk`.
+
+    Where a batch would be larger it is cut: the gradients needed first are computed first.
+    """
+    ready = ready_at(schedule)
+    first_use = np.full(schedule.rows, schedule.groups, dtype=np.int64)
+    group_of = np.repeat(np.arange(schedule.groups), np.diff(schedule.group_start))
+    np.minimum.at(first_use, schedule.group_rows, group_of)
+    needs = np.zeros(schedule.groups, dtype=np.int64)
+    if schedule.groups:
+        needs = np.maximum.reduceat(ready[schedule.group_rows], schedule.group_start[:-1])
+    wanted = np.nonzero(first_use < schedule.groups)[0]
+    by_ready = wanted[np.argsort(ready[wanted], kind="stable")]
+    ready_sorted = ready[by_ready]
+    rows: list[Ints] = []
+    start, window = [0], [0]
+    taken, position = 0, 0
+    while position < schedule.groups:
+        upto = int(np.searchsorted(ready_sorted, position, side="right"))
+        new = by_ready[taken:upto]
+        new = new[np.lexsort((new, first_use[new]))]
+        taken = upto
+        reach = _first_above(needs, position)
+        cuts = range(chunk, len(new), chunk) if chunk else range(0)
+        rows.append(new)
+        start += [start[-1] + cut for cut in [*cuts, len(new)]]
+        # A cut batch serves the groups before the first use of what it left out.
+        window += [min(reach, int(first_use[new[cut]])) for cut in cuts] + [reach]
+        position = reach
+    return Batches(np.concatenate(rows) if rows else by_ready, np.array(start), np.array(window))
+
+
+def ready_at(schedule: Schedule) -> Ints:
+    """For each row, how many groups must have been applied before its view exists."""
+    out = np.zeros(schedule.rows, dtype=np.int64)
+    for shard in range(schedule.shards):
+        mine = np.nonzero(schedule.group_shard == shard)[0]
+        # Version v of the shard exists once its v-th group has been applied.
+        made = np.concatenate([[0], mine + 1])
+        read = schedule.read[:, shard]
+        known = read < len(made)
+        out = np.maximum(out, np.where(known, made[np.where(known, read, 0)], schedule.groups + 1))
+    return out
+
+
+def _first_above(needs: Ints, position: int) -> int:
+    """The first group from `position` on that needs more than `position` groups before it."""
+    at, size = position, 256
+    while at < len(needs):
+        late = np.nonzero(needs[at : at + size] > position)[0]
+        if len(late):
+            return at + int(late[0])
+        at, size = at + size, size * 2
+    return len(needs)

@@ -1,0 +1,51 @@
+"""Look-ahead batches: whatever a window applies has been computed, from views that existed."""
+
+import numpy as np
+import pytest
+
+import tardigrad as tg
+from tardigrad.engine.fast.lookahead import look_ahead, ready_at
+
+CASES = {
+    "gamma": (tg.Async(), tg.Gamma(workers=12), 1),
+    "heterogeneous": (tg.Async(), tg.Gamma(workers=12, heterogeneous=True), 1),
+    "uniform": (tg.Async(), tg.Dispatcher(workers=12), 1),
+    "no wait": (tg.Async(wait=False), tg.Gamma(workers=5), 1),
+    "shards": (tg.Async(), tg.Gamma(workers=6), 3),
+    "sync": (tg.Sync(), tg.Gamma(workers=6), 2),
+    "backup": (tg.Backup(backups=2), tg.Gamma(workers=8, heterogeneous=True), 1),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("chunk", [None, 1, 5])
+def test_windows_have_what_they_need(name: str, chunk: int | None) -> None:
+    policy, cluster, shards = CASES[name]
+    schedule = tg.schedule(policy, cluster, updates=200, seed=1, shards=shards)
+    batches, ready = look_ahead(schedule, chunk), ready_at(schedule)
+    computed: set[int] = set()
+    for b in range(batches.count):
+        rows = batches.of(b).tolist()
+        assert chunk is None or len(rows) <= chunk
+        assert all(ready[row] <= batches.window[b] for row in rows)
+        assert not computed & set(rows)
+        computed |= set(rows)
+        for group in range(batches.window[b], batches.window[b + 1]):
+            assert set(schedule.group(group).tolist()) <= computed
+    assert batches.window[-1] == schedule.groups
+    assert computed == set(schedule.group_rows.tolist())
+
+
+def test_windows_follow_the_schedule() -> None:
+    """Gamma times let nearly all workers be computed together, a uniform draw about √(πN/2)."""
+    gamma = look_ahead(tg.schedule(tg.Async(), tg.Gamma(workers=128), updates=20_000))
+    uniform = look_ahead(tg.schedule(tg.Async(), tg.Dispatcher(workers=128), updates=20_000))
+    assert 0.8 * 128 < np.diff(gamma.window).mean() <= 128
+    birthday = np.sqrt(np.pi * 128 / 2)
+    assert 0.9 * birthday < np.diff(uniform.window).mean() < 1.1 * birthday
+
+
+def test_batches_of_a_synchronous_round_are_the_round() -> None:
+    batches = look_ahead(tg.schedule(tg.Sync(), tg.Gamma(workers=4), updates=10))
+    assert np.diff(batches.start).tolist() == [4] * 10
+    assert batches.window.tolist() == list(range(11))
