@@ -1,7 +1,8 @@
 """When things happen: the interface between time models and the event loop."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy.typing as npt
 
@@ -70,6 +71,10 @@ class TimedCluster(Cluster):
     @abstractmethod
     def realise(self, seed: int) -> StepTimes:
         """Draw what is drawn once per run (machine speeds); steps are drawn when asked for."""
+
+    def sized(self, workers: int) -> Self:
+        """The same time model with another number of workers."""
+        return replace(self, workers=workers)  # type: ignore[call-arg]  # every cluster has it
 
     @property
     def undisturbed(self) -> bool:

@@ -1,7 +1,5 @@
 """Step times measured on a real cluster."""
 
-import csv
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import numpy.typing as npt
 
 from tardigrad.clusters.cluster import StepTimes, TimedCluster
 from tardigrad.keys import Bits, Floats, bits, keys
+from tardigrad.tables import read_columns
 
 
 @dataclass(frozen=True)
@@ -57,31 +56,9 @@ class _TraceTimes(StepTimes):
 
 def read_trace(path: str | Path) -> list[Floats]:
     """The measured times of each worker in the file."""
-    try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            lines = list(enumerate(csv.reader(file), start=1))
-    except FileNotFoundError:
-        raise ValueError(f"there is no trace file {path}") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} cannot be read as a CSV file: {error}") from error
-    header = [name.strip() for name in lines[0][1]] if lines else []
-    if "step_s" not in header:
-        raise ValueError(
-            f"{path}, line 1: the header must name the column step_s, and worker where the times "
-            f"belong to workers, such as 'worker,step_s'; it says {','.join(header)!r}"
-        )
     times: dict[int, list[float]] = {}
-    for number, cells in lines[1:]:
-        where = f"{path}, line {number}"
-        if len(cells) != len(header):
-            raise ValueError(
-                f"{where}: {len(cells)} values for the {len(header)} columns {','.join(header)}"
-            )
-        named = dict(zip(header, (cell.strip() for cell in cells), strict=True))
-        worker = _worker(named["worker"], where) if "worker" in header else 0
-        times.setdefault(worker, []).append(_time(named["step_s"], where))
-    if not times:
-        raise ValueError(f"{path} has a header and no times")
+    for row in read_columns(path, {"worker": int, "step_s": float}, optional=("worker",)):
+        times.setdefault(int(row.get("worker", 0)), []).append(row["step_s"])
     for worker in range(max(times)):
         if worker not in times:
             raise ValueError(
@@ -89,23 +66,3 @@ def read_trace(path: str | Path) -> list[Floats]:
                 "number the workers from 0 without holes"
             )
     return [np.array(times[worker]) for worker in range(len(times))]
-
-
-def _worker(text: str, where: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise ValueError(f"{where}: worker must be a whole number from 0, got {text!r}")
-    return int(text)
-
-
-def _time(text: str, where: str) -> float:
-    if not text:
-        raise ValueError(
-            f"{where}: step_s is missing; give the measured time or leave the line out"
-        )
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{where}: step_s must be a number of seconds, got {text!r}") from None
-    if not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{where}: step_s must be finite and greater than 0, got {text!r}")
-    return value
