@@ -1,0 +1,115 @@
+"""Who may import whom: cli → spec → (report, plan, runtime, engine) → schedule → (policies, links,
+clusters), and engine → (rules, tasks). Ray stays in one room; control knows nothing of tensors."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tardigrad
+
+ROOT = Path(tardigrad.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+LEAVES = {"checks", "keys", "layout", "schedules", "tensors"}
+CONTROL = {"policies", "links", "clusters"}
+NUMBERS = {"rules", "tasks"}
+RESULTS = {"engine", "folder"}
+ABOVE = {"report", "plan", "runtime"}
+
+MAY_IMPORT: dict[str, set[str]] = {
+    **dict.fromkeys(LEAVES | CONTROL | NUMBERS, LEAVES),
+    "schedule": LEAVES | CONTROL,
+    "folder": LEAVES | CONTROL | {"schedule"},
+    "engine": LEAVES | CONTROL | NUMBERS | {"schedule"},
+    **dict.fromkeys(ABOVE, LEAVES | CONTROL | NUMBERS | RESULTS | {"schedule"}),
+    "spec": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule"},
+    "cli": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule", "spec", "__init__"},
+    "__init__": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule", "spec"},
+    "__main__": {"cli"},
+}
+
+
+def room_of(path: Path) -> str:
+    """The folder or file directly under the package."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported(source: str) -> Iterator[str]:
+    """Every module named by an import, wherever it stands, as a dotted name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "write imports with their full name"
+            if node.module == "tardigrad":
+                yield from (f"tardigrad.{alias.name}" for alias in node.names)
+            else:
+                yield str(node.module)
+
+
+def rooms_imported(source: str) -> set[str]:
+    """Rooms of the package; a name that is none is something of the package itself."""
+    out = set()
+    for name in imported(source):
+        package, *inner = name.split(".")
+        if package == "tardigrad":
+            is_room = inner and ((ROOT / inner[0]).is_dir() or (ROOT / f"{inner[0]}.py").exists())
+            out.add(inner[0] if is_room else "__init__")
+    return out
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(p.relative_to(ROOT)) for p in FILES])
+def test_imports_go_one_way(path: Path) -> None:
+    room = room_of(path)
+    assert room in MAY_IMPORT, f"say in MAY_IMPORT what the new room {room} may import"
+    wrong = rooms_imported(path.read_text()) - MAY_IMPORT[room] - {room}
+    assert not wrong, f"{room} must not import {sorted(wrong)}"
+
+
+def test_the_table_of_rooms_has_no_circle() -> None:
+    done: set[str] = set()
+    while len(done) < len(MAY_IMPORT):
+        ready = {r for r, below in MAY_IMPORT.items() if r not in done and below - {r} <= done}
+        ready |= LEAVES - done if not done else set()  # leaves may import one another
+        assert ready, f"a circle among {sorted(set(MAY_IMPORT) - done)}"
+        done |= ready
+
+
+def rooms_that_import(package: str) -> set[str]:
+    return {
+        room_of(path)
+        for path in FILES
+        if any(name.split(".")[0] == package for name in imported(path.read_text()))
+    }
+
+
+def test_ray_is_imported_in_one_room_only() -> None:
+    assert rooms_that_import("ray") <= {"runtime"}
+
+
+def test_control_knows_nothing_of_tensors() -> None:
+    assert not rooms_that_import("torch") & {"policies", "clusters", "schedule", "keys"}
+
+
+def test_nothing_is_pickled() -> None:
+    """Files from outside are safetensors, JSON, TOML or CSV."""
+    loaders = {"pickle", "dill", "cloudpickle", "marshal", "shelve"}
+    assert not any(rooms_that_import(loader) for loader in loaders)
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert (node.value.id, node.attr) != ("torch", "load"), path
+
+
+def test_the_guard_sees_every_form_of_import() -> None:
+    source = """
+import ray.util
+from tardigrad import rules, Schedule
+from tardigrad.engine.exact import Exact
+def later():
+    import tardigrad.cli
+"""
+    assert set(imported(source)) >= {"ray.util", "tardigrad.rules", "tardigrad.cli"}
+    assert rooms_imported(source) == {"rules", "engine", "cli", "__init__"}
