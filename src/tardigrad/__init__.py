@@ -3,7 +3,18 @@
 from tardigrad import rules, schedules
 from tardigrad.clusters import Dispatcher, Gamma
 from tardigrad.engine import Diverged, History, Run, execute, simulate
-from tardigrad.policies import Async, Backup, BoundedDelay, SoftSync, StaleSynchronous, Sync
+from tardigrad.policies import (
+    Async,
+    Backup,
+    BoundedDelay,
+    Deadline,
+    Partial,
+    PartialPull,
+    RampUp,
+    SoftSync,
+    StaleSynchronous,
+    Sync,
+)
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule, schedule
 from tardigrad.tasks import FunctionTask, ModuleTask
@@ -14,12 +25,16 @@ __all__ = [
     "Async",
     "Backup",
     "BoundedDelay",
+    "Deadline",
     "Dispatcher",
     "Diverged",
     "FunctionTask",
     "Gamma",
     "History",
     "ModuleTask",
+    "Partial",
+    "PartialPull",
+    "RampUp",
     "Rule",
     "Run",
     "Schedule",

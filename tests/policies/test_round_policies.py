@@ -3,7 +3,7 @@
 import pytest
 from by_hand import Shard, dropped, releases
 
-from tardigrad import Backup, Sync
+from tardigrad import Async, Backup, Sync
 from tardigrad.policies import Apply, PullAll, Release, Request, Start
 
 
@@ -100,11 +100,29 @@ def test_pull_at_the_same_version_asks_the_shards_behind() -> None:
 
 
 def test_request_is_answered_when_the_version_is_there() -> None:
-    shard = Shard(Sync(), 2)
-    assert shard.half.on_request(1, 0) == releases(1)
-    assert shard.half.on_request(1, 1) == []
+    shard = Shard(Async(), 2)
+    assert shard.half.on_request(1, 0, 0.0) == releases(1)
+    assert shard.half.on_request(1, 1, 0.0) == []
+    assert shard.push(0) == [Apply((0,)), *releases(0, 1)]
+
+
+def test_worker_that_asks_for_the_next_version_is_not_waited_for() -> None:
+    """It joined while another shard was a version further, so it has nothing for this round."""
+    shard = Shard(Sync(), 3)
     shard.push(0)
-    assert shard.push(1) == [Apply((0, 1)), *releases(0, 1), Release(1)]
+    assert shard.half.on_request(1, 1, 0.0) == []
+    assert shard.push(2) == [Apply((0, 1)), *releases(0, 2), Release(1)]
+    assert shard.push(0, stamp=1) == []
+    assert shard.push(2, stamp=1) == []
+    assert shard.half.on_request(1, 2, 0.0) == [Apply((2, 3)), *releases(0, 2), Release(1)]
+
+
+def test_backup_does_not_count_a_request_as_a_gradient() -> None:
+    shard = Shard(Backup(1), 4)
+    shard.push(0)
+    shard.push(1)
+    assert shard.half.on_request(3, 1, 0.0) == []
+    assert shard.push(2) == [Apply((0, 1, 2)), *releases(0, 1, 2), Release(3)]
 
 
 @pytest.mark.parametrize(("backups", "workers"), [(3, 3), (5, 3)])

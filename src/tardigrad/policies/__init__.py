@@ -3,6 +3,7 @@
 from tardigrad.policies.asynchronous import Async
 from tardigrad.policies.backup import Backup
 from tardigrad.policies.bounded_delay import BoundedDelay
+from tardigrad.policies.deadline import Deadline
 from tardigrad.policies.machine import (
     Apply,
     Arrival,
@@ -16,6 +17,9 @@ from tardigrad.policies.machine import (
     SetTimer,
     Start,
 )
+from tardigrad.policies.partial import Partial
+from tardigrad.policies.partial_pull import PartialPull
+from tardigrad.policies.ramp_up import RampUp
 from tardigrad.policies.soft_sync import SoftSync
 from tardigrad.policies.stale_synchronous import StaleSynchronous
 from tardigrad.policies.synchronous import Sync
@@ -24,9 +28,13 @@ POLICIES: dict[str, type[Policy]] = {
     "async": Async,
     "sync": Sync,
     "backup": Backup,
+    "deadline": Deadline,
+    "partial": Partial,
     "soft_sync": SoftSync,
     "stale_synchronous": StaleSynchronous,
     "bounded_delay": BoundedDelay,
+    "partial_pull": PartialPull,
+    "ramp_up": RampUp,
 }
 
 __all__ = [
@@ -36,11 +44,15 @@ __all__ = [
     "Async",
     "Backup",
     "BoundedDelay",
+    "Deadline",
     "Drop",
+    "Partial",
+    "PartialPull",
     "Policy",
     "PullAll",
     "PullHalf",
     "PushHalf",
+    "RampUp",
     "Release",
     "Request",
     "SetTimer",

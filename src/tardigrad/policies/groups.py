@@ -20,7 +20,7 @@ class GroupHalf(PushHalf):
 
     @abstractmethod
     def review(self, now_s: float) -> list[ShardCommand]:
-        """A gradient has come or a worker has gone: apply, or go on waiting."""
+        """There may be enough now: apply, or go on waiting."""
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         self.pending.append(arrival)
@@ -46,7 +46,8 @@ class RoundHalf(GroupHalf):
     a shard may be behind a worker's round; it accepts the newer stamp, because a gradient judged by
     the version it read of this shard would always come too late at a shard that is often the last
     to answer. `answered` then keeps, over the end of a round, who has pushed for a later one
-    already: nothing more of this round can come from there, so nobody waits for it.
+    already: nothing more of this round can come from there, so nobody waits for it. The same holds
+    for a worker that asks for a later version, because it joined while the shards were apart.
     """
 
     reason = "old version"
@@ -54,15 +55,18 @@ class RoundHalf(GroupHalf):
     def __init__(self, workers: Iterable[int]) -> None:
         super().__init__(workers)
         self.answered: dict[int, int] = {}
-        """The newest stamp of every present worker from whom this round has its gradient."""
+        """The newest stamp of each present worker from whom nothing more of this round can come."""
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         worker, stamp = arrival.worker, arrival.stamp
         if stamp < self.version:
             return self.refuse(arrival)
-        if worker in self.members:
-            self.answered[worker] = max(stamp, self.answered.get(worker, stamp))
+        self._answer(worker, stamp)
         return super().pushed(arrival, now_s)
+
+    def requested(self, worker: int, at_least: int, now_s: float) -> list[ShardCommand]:
+        self._answer(worker, at_least - 1)
+        return self.review(now_s)
 
     def refuse(self, arrival: Arrival) -> list[ShardCommand]:
         """Drop it, and send its worker the current version at once."""
@@ -77,14 +81,25 @@ class RoundHalf(GroupHalf):
         self.answered = {w: s for w, s in self.answered.items() if s >= self.version}
         return commands
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether there are gradients of this round and no more can come."""
+        return bool(self.pending and self.members) and len(self.answered) == len(self.members)
+
+    def _answer(self, worker: int, stamp: int) -> None:
+        if worker in self.members and stamp >= self.version:
+            self.answered[worker] = max(stamp, self.answered.get(worker, stamp))
+
 
 class QuotaHalf(RoundHalf):
-    """A round ends with the gradients of all present workers but `spare`, of one at least."""
+    """A round ends with the gradients of all present workers but `spare`, of one at least; or when
+    nothing more can come."""
 
     def __init__(self, workers: Iterable[int], spare: int = 0) -> None:
         super().__init__(workers)
         self.spare = spare
 
     def review(self, now_s: float) -> list[ShardCommand]:
-        enough = max(1, len(self.members) - self.spare)
-        return self.close() if self.pending and len(self.answered) >= enough else []
+        quota = max(1, len(self.members) - self.spare)
+        enough = len(self.waiting) >= quota and len(set(self.waiting)) >= quota
+        return self.close() if enough or self.exhausted else []

@@ -90,9 +90,9 @@ class PushHalf(ABC):
     def on_timer(self, token: int, now_s: float) -> list[ShardCommand]:
         return self._answered(self.timer(token, now_s))
 
-    def on_request(self, worker: int, at_least: int) -> list[ShardCommand]:
+    def on_request(self, worker: int, at_least: int, now_s: float) -> list[ShardCommand]:
         self._requests[worker] = at_least
-        return self._answered([])
+        return self._answered(self.requested(worker, at_least, now_s))
 
     def on_join(self, worker: int, now_s: float) -> list[ShardCommand]:
         self.members.add(worker)
@@ -106,6 +106,10 @@ class PushHalf(ABC):
     @abstractmethod
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         """A gradient has arrived."""
+
+    def requested(self, worker: int, at_least: int, now_s: float) -> list[ShardCommand]:
+        """A worker waits for this version, so that it will push nothing for an earlier one."""
+        return []
 
     def timer(self, token: int, now_s: float) -> list[ShardCommand]:
         """A timer set by this half has run out; its token tells whether it still matters."""

@@ -22,6 +22,9 @@ class SoftSync(Policy):
             that is there and goes on (Zhang et al. 2015), so that a fast worker may be in one group
             twice. **Choice**: a push that completes its group is applied before its worker reads.
 
+    Over several shards with message delays, groups of c may differ from shard to shard; waiting
+    workers then cannot all come to wait for different shards where (c − 1) · shards < workers.
+
     Limits: groups = 1 with wait is `Sync`; groups = workers is `Async`.
 
     Reference: Zhang et al., Staleness-aware Async-SGD for Distributed Deep Learning (2015).

@@ -77,7 +77,12 @@ class Loop:
         for worker, half in enumerate(self.pull_halves):
             self._do_worker(worker, half.begin())
         handlers, inbox = self._handlers, self._inbox
-        while self._short:
+        while True:
+            while inbox:
+                kind, payload = inbox.popleft()
+                handlers[kind](*payload)
+            if not self._short:
+                return
             event = self.source.pop()
             if event is None:
                 if self.updates is None:
@@ -85,9 +90,6 @@ class Loop:
                 raise ValueError(self._stuck())
             self.now_s = event.now_s
             handlers[event.kind](*event.payload)
-            while inbox:
-                kind, payload = inbox.popleft()
-                handlers[kind](*payload)
 
     @property
     def done(self) -> bool:
@@ -143,7 +145,7 @@ class Loop:
             self._do_worker(worker, half.pulled(shard, version, self.now_s))
 
     def _requested(self, shard: int, worker: int, at_least: int) -> None:
-        self._do_shard(shard, self.push_halves[shard].on_request(worker, at_least))
+        self._do_shard(shard, self.push_halves[shard].on_request(worker, at_least, self.now_s))
 
     def _shard_timer(self, shard: int, token: int) -> None:
         self._do_shard(shard, self.push_halves[shard].on_timer(token, self.now_s))

@@ -1,0 +1,59 @@
+"""Partial pulling beside any push half."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tardigrad.checks import require
+from tardigrad.policies.machine import Policy, PullHalf, PushHalf
+from tardigrad.policies.partial import Partial
+from tardigrad.policies.pulling import PullAnswers, check_pulling
+from tardigrad.policies.ramp_up import RampUp
+
+
+@dataclass(frozen=True)
+class PartialPull(Policy):
+    """Push as `policy` says, but start when a share of the shards has answered the last push.
+
+    A shard that has not answered keeps its older version in the view. What `policy` demands before
+    it answers (a group applied, the slowest within a bound) then holds at that share of shards.
+
+    Args:
+        policy: any that answers pushes: `StaleSynchronous(2)`, `Async()`, `Backup(2)`, ….
+        pull: the share of shards to wait for, in (0, 1].
+        pull_timeout_s: how long to wait for the others after that.
+
+    **Choice**: rounds (`Sync`, `Backup`, `Deadline`) are judged by a stamp, the newest version in
+    the worker's view, as `Partial` judges by its own, so that a slow shard does not starve.
+
+    Limits: pull = 1 is `policy`, except that shards need not be at the same version.
+    """
+
+    policy: Policy
+    pull: float = 1.0
+    pull_timeout_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_pulling(self.pull, self.pull_timeout_s)
+        inner = type(self.policy).__name__
+        require(
+            not isinstance(self.policy, Partial | PartialPull),
+            f"PartialPull around {inner}, which pulls in part already: set pull on {inner} itself",
+        )
+        require(
+            not isinstance(self.policy, RampUp),
+            "PartialPull around RampUp would start all workers at once: "
+            "use RampUp(PartialPull(policy, …), …)",
+        )
+
+    @property
+    def needs_clock(self) -> bool:
+        return self.pull_timeout_s > 0 or self.policy.needs_clock
+
+    def check(self, workers: int, shards: int) -> None:
+        self.policy.check(workers, shards)
+
+    def push_half(self, workers: Iterable[int]) -> PushHalf:
+        return self.policy.push_half(workers)
+
+    def pull_half(self, shards: int) -> PullHalf:
+        return PullAnswers(shards, self.pull, self.pull_timeout_s)

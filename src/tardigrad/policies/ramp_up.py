@@ -1,0 +1,119 @@
+"""Few workers first, then more."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tardigrad.checks import count
+from tardigrad.policies.machine import (
+    Arrival,
+    Policy,
+    PullHalf,
+    PushHalf,
+    Request,
+    ShardCommand,
+    WorkerCommand,
+)
+
+
+@dataclass(frozen=True)
+class RampUp(Policy):
+    """Run `policy` with one worker at first and one more at a time, all after `updates` updates.
+
+    At version k of a shard 1 + ⌊(N − 1) k / updates⌋ of the N present workers are in flight, in
+    worker order; the others wait, and for `policy` have not joined yet (so its quotas grow too). A
+    worker starts when every shard has let it in. For asynchronous training at large staleness
+    (above some 15 steps), which may otherwise blow up at the start.
+
+    Args:
+        policy: any other policy.
+        updates: over how many updates the number grows.
+
+    Reference: Chen et al., Revisiting Distributed Synchronous SGD (2016), section 2.1.
+    """
+
+    policy: Policy
+    updates: int
+
+    def __post_init__(self) -> None:
+        count("updates", self.updates)
+
+    @property
+    def needs_clock(self) -> bool:
+        return self.policy.needs_clock
+
+    def check(self, workers: int, shards: int) -> None:
+        self.policy.check(workers, shards)
+
+    def push_half(self, workers: Iterable[int]) -> PushHalf:
+        return _RampUpHalf(self.policy, workers, self.updates)
+
+    def pull_half(self, shards: int) -> PullHalf:
+        return _AskFirst(self.policy.pull_half(shards))
+
+
+class _RampUpHalf(PushHalf):
+    """Keeps the newcomers in a queue; `policy`'s own half sees them join one by one."""
+
+    def __init__(self, policy: Policy, workers: Iterable[int], updates: int) -> None:
+        super().__init__(workers)
+        first, *self._queue = sorted(self.members)
+        self._first = first
+        self._inner = policy.push_half([first])
+        self.updates = updates
+
+    def on_request(self, worker: int, at_least: int, now_s: float) -> list[ShardCommand]:
+        if at_least == 0 and worker != self._first:
+            return []  # it asks to begin: its answer comes when its turn does
+        return self._grow(self._inner.on_request(worker, at_least, now_s), now_s)
+
+    def on_join(self, worker: int, now_s: float) -> list[ShardCommand]:
+        self.members.add(worker)
+        self._queue.append(worker)
+        return self._grow([], now_s)
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        return self._grow(self._inner.on_push(arrival, now_s), now_s)
+
+    def timer(self, token: int, now_s: float) -> list[ShardCommand]:
+        return self._grow(self._inner.on_timer(token, now_s), now_s)
+
+    def left(self, worker: int, now_s: float) -> list[ShardCommand]:
+        if worker in self._queue:
+            self._queue.remove(worker)
+            return self._grow([], now_s)
+        return self._grow(self._inner.on_leave(worker, now_s), now_s)
+
+    def _grow(self, commands: list[ShardCommand], now_s: float) -> list[ShardCommand]:
+        """Follow the inner half's version and let in whoever's turn has come."""
+        while self._queue and len(self._inner.members) < self._in_flight():
+            commands = [*commands, *self._inner.on_join(self._queue.pop(0), now_s)]
+        self.version = self._inner.version
+        return commands
+
+    def _in_flight(self) -> int:
+        version = min(self._inner.version, self.updates)
+        return 1 + (len(self.members) - 1) * version // self.updates
+
+
+class _AskFirst(PullHalf):
+    """Another pull half, except that at the beginning it asks every shard and waits for all."""
+
+    def __init__(self, inner: PullHalf) -> None:
+        self._inner = inner
+        self.have = inner.have
+
+    def begin(self) -> list[WorkerCommand]:
+        self._inner.rejoined()
+        return [Request(shard, 0) for shard in range(len(self.have))]
+
+    def pulled(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
+        return self._inner.pulled(shard, version, now_s)
+
+    def finished(self, now_s: float) -> list[WorkerCommand]:
+        return self._inner.finished(now_s)
+
+    def timer(self, token: int, now_s: float) -> list[WorkerCommand]:
+        return self._inner.timer(token, now_s)
+
+    def rejoined(self) -> None:
+        self._inner.rejoined()
