@@ -138,6 +138,7 @@ class OnGpu(Both):
             self.rows_gpu,
             self.coefficients_gpu,
             span,
+            torch.zeros_like(span),
         )
         for here, gpu in zip((theta, *states, *owns, views), there, strict=True):
             here.copy_(gpu)

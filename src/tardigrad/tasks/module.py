@@ -170,8 +170,11 @@ class ModuleTask:
 
     def functional_loss(self, params: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """The loss as a pure function of the flat parameters, for `torch.func` (no BatchNorm)."""
-        outputs = functional_call(self._module, self.layout.unflatten(params), (inputs,))
-        return self._loss(outputs, targets)
+        return self.loss_of(self.layout.unflatten(params), inputs, targets)
+
+    def loss_of(self, params: Mapping[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+        """The same of the parameters by name."""
+        return self._loss(functional_call(self._module, dict(params), (inputs,)), targets)
 
     def functional_loss_and_statistics(
         self, params: Tensor, inputs: Tensor, targets: Tensor, zeros: tuple[Tensor, ...]

@@ -63,9 +63,10 @@ class TritonKernel:
         views: Tensor,
         rows: Tensor,
         coefficients: Tensor,
-        span: Tensor,
+        windows: Tensor,
+        batch: Tensor,
     ) -> None:
-        """`span`: int64 tensor (begin, end) on the device."""
+        """Updates windows[b] to windows[b + 1] − 1, b = batch[0], both read on the device."""
         blocks = -(-theta.numel() // BLOCK)
         self._function[(blocks,)](
             theta,
@@ -75,7 +76,8 @@ class TritonKernel:
             views,
             rows,
             coefficients,
-            span,
+            windows,
+            batch,
             theta.numel(),
             owns[0].stride(0) if owns else 0,
             grads.stride(0),
@@ -85,6 +87,29 @@ class TritonKernel:
             # window size would change bits. What should fuse is written as fma.
             enable_fp_fusion=False,
         )
+
+
+def move_rows(buffer: Tensor, moves: Tensor, start: Tensor, batch: Tensor, size: int) -> None:
+    """Copy rows of the buffer: moves[start[b] : start[b + 1]] are (from, to), b = batch[0]."""
+    function = _imported(_MOVE)
+    function[(-(-size // BLOCK),)](buffer, moves, start, batch, size, buffer.stride(0))
+
+
+_MOVE = f"""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def window(buffer_p, moves_p, start_p, batch_p, size, stride):
+    i = (tl.program_id(0) * {BLOCK} + tl.arange(0, {BLOCK})).to(tl.int64)
+    m = i < size
+    batch = tl.load(batch_p)
+    for at in range(tl.load(start_p + batch), tl.load(start_p + batch + 1)):
+        source = tl.load(moves_p + 2 * at) * stride
+        target = tl.load(moves_p + 2 * at + 1) * stride
+        tl.store(buffer_p + target + i, tl.load(buffer_p + source + i, mask=m), mask=m)
+"""
 
 
 def _source(program: Program, dtype: torch.dtype) -> str:
@@ -154,7 +179,7 @@ AHEAD = tl.constexpr({AHEAD})
 
 @triton.jit
 def window(
-    {pointers}, grads_p, views_p, rows_p, coefficients_p, span_p,
+    {pointers}, grads_p, views_p, rows_p, coefficients_p, windows_p, batch_p,
     size, own_stride, grad_stride, view_stride,
 ):
     i = (tl.program_id(0) * {BLOCK} + tl.arange(0, {BLOCK})).to(tl.int64)
@@ -162,8 +187,9 @@ def window(
     zero = tl.zeros(({BLOCK},), dtype={real})
     one = zero + 1.0
 {given}
-    begin = tl.load(span_p)
-    end = tl.load(span_p + 1)
+    batch = tl.load(batch_p)
+    begin = tl.load(windows_p + batch)
+    end = tl.load(windows_p + batch + 1)
 {loads}
 {text}
 {stores}

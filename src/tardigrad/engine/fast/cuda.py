@@ -1,0 +1,274 @@
+"""Whole windows as captured CUDA graphs: batched gradients, fused updates, nothing on the host.
+
+One replay is one look-ahead batch: it reads which rows to compute from tables on the device,
+gathers their samples, computes their gradients at the staged views (vmapped, compiled), applies the
+window in one kernel that writes the next batch's views, and counts itself on. The host only asks
+for the next replay.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tardigrad.engine.fast.lookahead import look_ahead
+from tardigrad.engine.fast.tables import Placement, scalar_table
+from tardigrad.engine.kernels import trace
+from tardigrad.engine.kernels.triton import TritonKernel, move_rows
+from tardigrad.engine.run import Diverged, History, Run
+from tardigrad.rules import Rule
+from tardigrad.schedule import Schedule
+from tardigrad.tasks import ModuleTask
+from tardigrad.tensors import named
+
+ALIGN = 32
+"""Rows of the buffers begin at multiples of so many numbers: matrix kernels want 16 bytes."""
+
+
+Gradients = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[list[Tensor], Tensor]]
+_compiled: WeakKeyDictionary[ModuleTask, dict[int, Gradients]] = WeakKeyDictionary()
+
+
+def compiled_gradients(task: ModuleTask, count: int) -> Gradients:
+    """(views, inputs, targets, chosen samples) → the gradients of `count` rows, per tensor, and
+    their losses; compiled once per task and count."""
+    known = _compiled.setdefault(task, {})
+    if count not in known:
+        layout, train = task.layout, task.data.train
+        at = layout.offsets
+
+        def loss(pieces: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
+            return task.loss_of(dict(zip(layout.names, pieces, strict=True)), x, y)
+
+        def gradients(
+            views: Tensor, inputs: Tensor, targets: Tensor, chosen: Tensor
+        ) -> tuple[list[Tensor], Tensor]:
+            params = [
+                views[:, at[i] : at[i + 1]].reshape(len(views), *shape)
+                for i, shape in enumerate(layout.shapes)
+            ]
+            grads, losses = vmap(grad_and_value(loss))(params, inputs[chosen], targets[chosen])
+            return [grad.flatten(1) for grad in grads], losses
+
+        stride = -(-layout.size // ALIGN) * ALIGN
+        views = torch.zeros(count, stride, device=task.device, dtype=task.dtype)
+        chosen = torch.zeros(count, task.batch_size, device=task.device, dtype=torch.int64)
+        graph = make_fx(gradients)(views, train.inputs, train.targets, chosen)
+        known[count] = torch.compile(graph, dynamic=False)
+    return known[count]
+
+
+class CudaGraphs:
+    """Executes a one-shard schedule of single gradients on one GPU.
+
+    The interface is the exact executor's: `advance`, `updates`, `params`, `tensors`, `restore`.
+    """
+
+    def __init__(
+        self, schedule: Schedule, task: ModuleTask, rule: Rule, chunk: int | None = None
+    ) -> None:
+        self.schedule, self.task, self.rule = schedule, task, rule
+        self.history = History()
+        self.buffers: tuple[Tensor, ...] = ()
+        self.position = 0
+        self._batch = 0
+        device, dtype = task.device, task.dtype
+        self._batches = look_ahead(schedule)
+        self._chunk = chunk
+        place = Placement(schedule, self._batches)
+        program = trace(rule, dtype)
+        self._kernel = TritonKernel(program, dtype)
+        theta = task.start()
+        self._layout = task.layout
+        self._state = rule.start(theta, task.layout)
+        own = rule.start_own(theta, task.layout)
+        size = theta.numel()
+        stride = -(-size // ALIGN) * ALIGN
+        self.theta = theta.clone()
+        self._views = torch.zeros(place.size, stride, device=device, dtype=dtype)
+        self._views[: place.stage, :size] = theta
+        self._grads = torch.zeros_like(self._views)
+        self._owns = [t.repeat(schedule.workers, 1) for t in named(own, "").values()]
+        self._stage = place.stage
+        self._losses = torch.zeros(schedule.rows + 1, device=device, dtype=dtype)
+
+        def on_device(array: Any) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+        self._rows = on_device(place.rows)
+        self._window = on_device(self._batches.window)
+        self._coefficients = (
+            program.scalars.table(scalar_table(schedule, rule, task.batch_size, task.epoch_size))
+            .to(dtype)
+            .to(device)
+            .contiguous()
+        )
+        # Rows past a batch's end compute a spare row, whose loss nobody reads.
+        padded = np.full((self._batches.count, place.stage), schedule.rows, dtype=np.int64)
+        for b in range(self._batches.count):
+            rows = self._batches.of(b)
+            padded[b, : len(rows)] = rows
+        self._batch_rows = on_device(padded)
+        every = np.arange(schedule.rows)
+        samples = task.indices_of(schedule.worker, schedule.step, every)
+        self._samples = torch.cat([samples, samples[:1]])
+        sizes = [len(moves) for moves in place.moves]
+        self._moves = on_device(np.concatenate(place.moves))
+        self._move_start = on_device(np.concatenate([[0], np.cumsum(sizes)]))
+        self._counter = torch.zeros(1, device=device, dtype=torch.int64)
+        self._sizes = np.diff(self._batches.start)
+        self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
+
+    # -- one batch, as captured
+
+    def _compute(self, count: int, parity: int) -> None:
+        rows = self._batch_rows.index_select(0, self._counter)[0, :count]
+        begin, at, train = parity * self._stage, self._layout.offsets, self.task.data.train
+        step = self._chunk or count
+        for low in range(0, count, step):
+            high = min(count, low + step)
+            piece = slice(begin + low, begin + high)
+            chosen = self._samples[rows[low:high]]
+            grads, losses = compiled_gradients(self.task, high - low)(
+                self._views[piece], train.inputs, train.targets, chosen
+            )
+            for i, grad in enumerate(grads):
+                self._grads[piece, at[i] : at[i + 1]] = grad
+            self._losses.index_copy_(0, rows[low:high], losses)
+
+    def _apply(self, span: Tensor | None = None) -> None:
+        self._kernel.run(
+            self.theta,
+            [t for t in named(self._state, "").values() if t.numel()],
+            self._owns,
+            self._grads,
+            self._views,
+            self._rows,
+            self._coefficients,
+            self._window if span is None else span,
+            self._counter if span is None else torch.zeros_like(self._counter),
+        )
+
+    def _finish(self) -> None:
+        for buffer in (self._grads, self._views) if self.rule.needs_view else (self._grads,):
+            move_rows(buffer, self._moves, self._move_start, self._counter, len(self.theta))
+        self._counter.add_(1)
+
+    def _graph(self, count: int, parity: int, whole: bool) -> torch.cuda.CUDAGraph:
+        """The graph for batches of up to `count` rows: gradients only, or the whole batch."""
+        key = (count, parity, whole)
+        if key not in self._graphs:
+            saved = {name: t.clone() for name, t in self._mutable().items()}
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(2):  # compile and choose kernels outside the capture
+                    self._capture(count, parity, whole)
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self._capture(count, parity, whole)
+            for name, tensor in self._mutable().items():
+                tensor.copy_(saved[name])
+            self._graphs[key] = graph
+        return self._graphs[key]
+
+    def _capture(self, count: int, parity: int, whole: bool) -> None:
+        self._compute(count, parity)
+        if whole:
+            self._apply()
+            self._finish()
+
+    def _mutable(self) -> dict[str, Tensor]:
+        return {
+            "theta": self.theta,
+            "views": self._views,
+            "grads": self._grads,
+            "losses": self._losses,
+            "counter": self._counter,
+            **named(self._state, "state"),
+            **{f"own.{i}": own for i, own in enumerate(self._owns)},
+        }
+
+    # -- what the driver sees
+
+    @property
+    def updates(self) -> int:
+        return self.position
+
+    @property
+    def samples(self) -> int:
+        return self.position * self.task.batch_size
+
+    @property
+    def params(self) -> Tensor:
+        return self.theta.clone()
+
+    @property
+    def average(self) -> Tensor | None:
+        return self._state.average[0].clone() if self._state.average else None
+
+    def advance(self, until: int) -> None:
+        """Apply updates up to `until`, whole windows at a time where they fit."""
+        with torch.no_grad():
+            before = self.position
+            while self.position < until:
+                self._advance(until)
+            self._record(before)
+
+    def _advance(self, until: int) -> None:
+        begin, end = (int(x) for x in self._batches.window[self._batch : self._batch + 2])
+        count, parity = self._bucket(int(self._sizes[self._batch])), self._batch % 2
+        if self.position == begin and end <= until:
+            self._graph(count, parity, whole=True).replay()
+            self.position, self._batch = end, self._batch + 1
+            return
+        if self.position == begin:
+            self._graph(count, parity, whole=False).replay()
+        stop = min(end, until)
+        self._apply(torch.tensor([self.position, stop], device=self.theta.device))
+        self.position = stop
+        if stop == end:
+            self._finish()
+            self._batch += 1
+
+    def _bucket(self, size: int) -> int:
+        """Batches are padded to few sizes, so that few graphs serve a run."""
+        if 2 * size > self._stage:
+            return self._stage
+        return min(self._stage, 1 << max(2, (size - 1).bit_length()))
+
+    def _record(self, before: int) -> None:
+        rows = self.schedule.group_rows[before : self.position]
+        losses = self._losses[torch.from_numpy(rows).to(self.theta.device)].tolist()
+        for update, loss in enumerate(losses, start=before):
+            if not np.isfinite(loss):
+                worker = int(self.schedule.worker[self.schedule.group_rows[update]])
+                raise Diverged(update, worker, loss)
+        self.history.loss += losses
+
+    def run(self) -> Run:
+        return Run(self.params, self.history, self.schedule, self.buffers, self.average)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self._mutable()
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "position": self.position,
+            "batch": self._batch,
+            "records": self.history.records,
+            "loss": self.history.loss,
+            "gap": self.history.gap,
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        self.position, self._batch = facts["position"], facts["batch"]
+        self.history = History(facts["records"], facts["loss"], facts["gap"])
+        for name, tensor in self._mutable().items():
+            tensor.copy_(tensors[name])
