@@ -16,6 +16,7 @@ WORKERS = 16
 GRADIENTS = 6400
 TARGET = 0.4
 
+TASK = {"name": "mnist_mlp", "batch_size": 8}
 RULES = {
     "ASGD": {"name": "sgd", "lr": 0.04},
     "SASGD": {"name": "staleness_aware", "lr": 0.04},
@@ -56,7 +57,7 @@ def demo(
 def demo_spec(gradients: int) -> Spec:
     return Spec(
         updates=gradients,
-        task={"name": "mnist_mlp", "batch_size": 8},
+        task=TASK,
         rule=RULES["ASGD"],
         cluster={"name": "gamma", "workers": WORKERS, "mean_s": 8.0},
     )

@@ -217,7 +217,12 @@ def initialised(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def _device(choice: str | torch.device) -> torch.device:
-    device = torch.device(choice)
+    try:
+        device = torch.device(choice)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device = {choice!r} is not one that torch knows: use 'cpu' or 'cuda'"
+        ) from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device = {str(choice)!r}, but torch sees no GPU here: use device='cpu'")
     return device

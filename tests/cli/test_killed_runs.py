@@ -1,0 +1,76 @@
+"""Runs that are stopped from outside, in processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SPEC = """
+updates = 2400
+checkpoint_every = 200
+evaluate_every = 100
+gap = true
+[task]
+name = "logistic_regression"
+sampling = "epoch"
+[rule]
+name = "gap_aware"
+lr = 0.01
+ema = 0.99
+[cluster]
+name = "gamma"
+workers = 6
+heterogeneous = true
+"""
+
+
+def start(folder: Path, out: str, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tardigrad", "run", "long.toml", "--out", out, *words]
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def after_a_checkpoint(process: subprocess.Popen[str], folder: Path, sign: int) -> tuple[int, str]:
+    """Send a signal once a new checkpoint is there; the exit code and standard error."""
+    file = folder / "checkpoint.safetensors"
+    before = file.stat().st_mtime_ns if file.exists() else 0
+    deadline = time.monotonic() + 60
+    while not file.exists() or file.stat().st_mtime_ns == before:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    os.kill(process.pid, sign)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def results(folder: Path) -> tuple[bytes, list[dict[str, float]], dict[str, object]]:
+    """Everything but wall time."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    summary = json.loads((folder / "summary.json").read_text())
+    records = [{k: v for k, v in json.loads(line).items() if k != "wall_s"} for line in lines]
+    del summary["wall_s"]
+    return (folder / "params.safetensors").read_bytes(), records, summary
+
+
+def test_stopped_and_killed_runs_end_with_the_bits_of_an_undisturbed_one(tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text(SPEC)
+    calm = start(tmp_path, "calm")
+    folder = tmp_path / "rough"
+    code, said = after_a_checkpoint(start(tmp_path, "rough"), folder, signal.SIGINT)
+    assert code == 130
+    assert "stopped by Ctrl-C" in said
+    assert "rough holds the checkpoint after update" in said
+    assert "tardigrad run long.toml --out rough --resume" in said
+    assert json.loads((folder / "summary.json").read_text())["status"] == "stopped"
+    code, _ = after_a_checkpoint(start(tmp_path, "rough", "--resume"), folder, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert not (folder / "params.safetensors").exists()
+    last = start(tmp_path, "rough", "--resume")
+    assert last.communicate(timeout=60)[1] == ""
+    assert calm.communicate(timeout=60)[1] == ""
+    assert results(folder) == results(tmp_path / "calm")

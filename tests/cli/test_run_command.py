@@ -1,0 +1,144 @@
+"""`tardigrad run`: what a folder holds, what is refused, and that nothing is written before."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Cli
+from safetensors.torch import load_file
+
+import tardigrad as tg
+from tardigrad.engine.checkpoint import load_checkpoint
+from tardigrad.folder import RunFolder
+from tardigrad.spec import Spec
+
+
+def test_a_run_is_a_folder(cli: Cli) -> None:
+    said = cli("run", "small.toml", "rule.ema=0.5")
+    assert said.code == 0
+    assert "mean delay" in said.out
+    folder = Path("runs/small")
+    assert {path.name for path in folder.iterdir()} == {
+        "spec.toml",
+        "schedule.safetensors",
+        "metrics.jsonl",
+        "summary.json",
+        "params.safetensors",
+        "checkpoint.safetensors",
+        "loss_by_update.png",
+        "loss_by_time.png",
+        "delays.png",
+    }
+    assert all(png.read_bytes()[:4] == b"\x89PNG" for png in folder.glob("*.png"))
+    spec = Spec.load(folder / "spec.toml")
+    assert spec == Spec.load("small.toml", ["rule.ema=0.5"])
+    schedule = tg.Schedule.load(folder / "schedule.safetensors")
+    again = tg.execute(schedule, spec.make_task(), spec.make_rule(), evaluate_every=3)
+    saved = load_file(folder / "params.safetensors")
+    assert set(saved) == {"weight", "bias", "ema.weight", "ema.bias"}
+    parts = [saved[name].reshape(-1) for name in spec.make_task().layout.names]
+    assert torch.equal(torch.cat(parts), again.params)
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [record["update"] for record in records] == [*range(0, 60, 3), 60]
+    for record, expected in zip(records, again.history.records, strict=True):
+        assert record | {"wall_s": 0} == expected | {"wall_s": 0}
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["status"] == "finished"
+    assert summary["mean_delay"] == schedule.delays.mean()
+    assert summary["final"]["validation_loss"] == records[-1]["validation_loss"]
+
+
+def test_a_folder_in_use_is_refused_with_what_to_type(cli: Cli) -> None:
+    cli("run", "small.toml")
+    before = {path: path.stat().st_mtime_ns for path in Path("runs/small").iterdir()}
+    said = cli("run", "small.toml", "seed=1")
+    assert said.code == 2
+    assert "runs/small already holds a run" in said.err
+    assert "--resume" in said.err
+    assert "--out" in said.err
+    Path("papers").mkdir()
+    Path("papers/draft.txt").write_text("mine")
+    assert (
+        "papers is already there and is not a run"
+        in cli("run", "small.toml", "--out", "papers").err
+    )
+    said = cli("run", "small.toml", "--resume", "seed=1", "rule.lr=0.1")
+    assert said.code == 2
+    assert "rule.lr, seed differ;" in said.err
+    assert before == {path: path.stat().st_mtime_ns for path in Path("runs/small").iterdir()}
+    assert [path.name for path in Path("papers").iterdir()] == ["draft.txt"]
+    Path("empty").mkdir()
+    assert cli("run", "small.toml", "--out", "empty").code == 0
+
+
+def test_two_processes_cannot_write_one_folder(cli: Cli) -> None:
+    cli("run", "small.toml")
+    with RunFolder(Path("runs/small")).locked():
+        said = cli("run", "small.toml", "--resume")
+    assert said.code == 2
+    assert "being written by a run that is still going" in said.err
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("rule.nam=sgd",),
+        ("rule.lr=-1",),
+        ("task.sampling=sideways",),
+        ("task.batch_size=0",),
+        ("task.device=abacus",),
+        ("shards=1000",),
+        ("rule.name=gap_aware", "rule.per=global", "shards=2"),
+        ("task={name='quadratic'}", "rule.lr={schedule='linear',lr=1,over=2,by='epochs'}"),
+    ],
+)
+def test_bad_input_is_one_message_and_writes_nothing(cli: Cli, changes: tuple[str, ...]) -> None:
+    said = cli("run", "small.toml", *changes)
+    assert said.code == 2
+    assert said.err.startswith("error: ")
+    assert "Traceback" not in said.err + said.out
+    assert [path.name for path in Path().iterdir()] == ["small.toml"]
+
+
+def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(cli: Cli) -> None:
+    task = "task={name='quadratic',dimension=10}"
+    said = cli("run", "small.toml", task, "rule.lr=9", "updates=400", "checkpoint_every=20")
+    assert said.code == 1
+    assert "became inf at update" in said.err
+    assert "in a gradient of worker" in said.err
+    tensors, facts = load_checkpoint(Path("runs/small/checkpoint.safetensors"))
+    assert facts["position"] >= 20
+    assert f"holds the checkpoint after update {facts['position']}" in said.err
+    assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
+    summary = json.loads(Path("runs/small/summary.json").read_text())
+    assert summary["status"] == "diverged"
+    assert "worker" in summary["why"]
+    assert RunFolder(Path("runs/small")).metrics()[-1]["update"] <= facts["position"]
+
+
+def test_an_infinite_parameter_is_found_before_it_is_saved(tmp_path: Path) -> None:
+    """The loss of a view read earlier is still finite when θ no longer is."""
+
+    def grad(view: torch.Tensor, worker: int, step: int) -> torch.Tensor:
+        return torch.full_like(view, float("inf") if (worker, step) == (1, 2) else 1.0)
+
+    task = tg.FunctionTask(torch.zeros(3), grad)
+    order = [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+    schedule = tg.Schedule.from_order(order, num_workers=3)
+    with pytest.raises(tg.Diverged, match=r"a parameter became -inf at update 8.* worker 1"):
+        tg.execute(schedule, task, tg.rules.sgd(0.1), folder=tmp_path, checkpoint_every=1)
+    tensors, facts = load_checkpoint(tmp_path / "checkpoint.safetensors")
+    assert facts["position"] == 7
+    assert torch.isfinite(tensors["shard.0.theta"]).all()
+
+
+def test_resuming_a_finished_run_changes_nothing(cli: Cli) -> None:
+    cli("run", "small.toml")
+    before = Path("runs/small/params.safetensors").read_bytes()
+    assert cli("run", "small.toml", "--resume").code == 0
+    assert Path("runs/small/params.safetensors").read_bytes() == before
+
+
+def test_resume_starts_where_nothing_has_been_started(cli: Cli) -> None:
+    assert cli("run", "small.toml", "--resume").code == 0
