@@ -107,6 +107,7 @@ def test_functional_loss_vmaps_to_the_same_gradients() -> None:
     assert torch.equal(chosen, torch.stack([task.indices(t) for t in turns]))
     views = torch.stack([task.start() * (1 + w) for w in range(3)])
     train = task.data.train
+    assert torch.equal(task.batches([0, 1, 2], [2, 2, 2], [0, 1, 2])[0], train.inputs[chosen])
     grads, losses = vmap(grad_and_value(task.functional_loss))(
         views, train.inputs[chosen], train.targets[chosen]
     )
@@ -128,6 +129,7 @@ def test_augmentation_is_keyed_by_worker_and_step() -> None:
     for turn in (TURN, TURN._replace(row=9), TURN._replace(step=4), TURN._replace(worker=4)):
         inputs, _ = task.batch(turn)
         assert torch.equal(inputs, task.data.train.inputs[task.indices(turn)] + 1)
+        assert torch.equal(task.batches(*([i] for i in turn))[0][0], inputs)
     assert streams[0] == streams[1]
     assert len(set(streams)) == 3
 

@@ -154,6 +154,17 @@ class ModuleTask:
             inputs = self._augment(inputs, keys.key(self.seed, "augment", turn.worker, turn.step))
         return inputs, targets
 
+    def batches(
+        self, workers: npt.ArrayLike, steps: npt.ArrayLike, rows: npt.ArrayLike
+    ) -> tuple[Tensor, Tensor]:
+        """The same for many turns at once, stacked."""
+        if self._augment is not None:
+            turns = zip(np.asarray(workers), np.asarray(steps), np.asarray(rows), strict=True)
+            pairs = [self.batch(Turn(*map(int, turn))) for turn in turns]
+            return torch.stack([p[0] for p in pairs]), torch.stack([p[1] for p in pairs])
+        chosen = self.indices_of(workers, steps, rows)
+        return self.data.train.inputs[chosen], self.data.train.targets[chosen]
+
     @property
     def augments(self) -> bool:
         """Whether a batch is more than the samples at its indices."""
@@ -180,9 +191,18 @@ class ModuleTask:
         self, params: Tensor, inputs: Tensor, targets: Tensor, zeros: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The same with BatchNorm: the batch's statistics are returned in the `zeros` given."""
+        return self.loss_and_statistics_of(self.layout.unflatten(params), inputs, targets, zeros)
+
+    def loss_and_statistics_of(
+        self,
+        params: Mapping[str, Tensor],
+        inputs: Tensor,
+        targets: Tensor,
+        zeros: tuple[Tensor, ...],
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The same of the parameters by name."""
         named = dict(zip(self._statistics.names, zeros, strict=True))
-        state = {**self.layout.unflatten(params), **named}
-        outputs = functional_call(self._module, state, (inputs,))
+        outputs = functional_call(self._module, {**params, **named}, (inputs,))
         return self._loss(outputs, targets), tuple(named.values())
 
     def _place(self, flat: Tensor) -> None:
