@@ -1,10 +1,13 @@
 """Look-ahead batches: whatever a window applies has been computed, from views that existed."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import tardigrad as tg
-from tardigrad.engine.fast.lookahead import look_ahead, ready_at
+from tardigrad.engine.fast.lookahead import Batches, just_in_time, look_ahead, ready_at
+from tardigrad.schedule import Schedule
 
 CASES = {
     "gamma": (tg.Async(), tg.Gamma(workers=12), 1),
@@ -17,16 +20,25 @@ CASES = {
 }
 
 
+PLANS: dict[str, Callable[[Schedule], Batches]] = {
+    "all": look_ahead,
+    "all by 1": lambda schedule: look_ahead(schedule, 1),
+    "all by 5": lambda schedule: look_ahead(schedule, 5),
+    "next by 1": lambda schedule: just_in_time(schedule, 1),
+    "next by 5": lambda schedule: just_in_time(schedule, 5),
+}
+
+
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("chunk", [None, 1, 5])
-def test_windows_have_what_they_need(name: str, chunk: int | None) -> None:
+@pytest.mark.parametrize("plan", PLANS)
+def test_windows_have_what_they_need(name: str, plan: str) -> None:
     policy, cluster, shards = CASES[name]
     schedule = tg.schedule(policy, cluster, updates=200, seed=1, shards=shards)
-    batches, ready = look_ahead(schedule, chunk), ready_at(schedule)
+    batches, ready = PLANS[plan](schedule), ready_at(schedule)
     computed: set[int] = set()
     for b in range(batches.count):
         rows = batches.of(b).tolist()
-        assert chunk is None or len(rows) <= chunk
+        assert plan == "all" or len(rows) <= int(plan[-1])
         assert all(ready[row] <= batches.window[b] for row in rows)
         assert not computed & set(rows)
         computed |= set(rows)
@@ -34,6 +46,13 @@ def test_windows_have_what_they_need(name: str, chunk: int | None) -> None:
             assert set(schedule.group(group).tolist()) <= computed
     assert batches.window[-1] == schedule.groups
     assert computed == set(schedule.group_rows.tolist())
+
+
+def test_just_in_time_keeps_no_gradient_waiting() -> None:
+    schedule = tg.schedule(tg.Async(), tg.Dispatcher(workers=12), updates=500)
+    batches = just_in_time(schedule, 8)
+    assert np.array_equal(batches.rows, schedule.group_rows)
+    assert np.array_equal(batches.start, batches.window)
 
 
 def test_windows_follow_the_schedule() -> None:

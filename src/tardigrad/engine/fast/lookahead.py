@@ -63,6 +63,42 @@ def look_ahead(schedule: Schedule, chunk: int | None = None) -> Batches:
     return Batches(np.concatenate(rows) if rows else by_ready, np.array(start), np.array(window))
 
 
+def just_in_time(schedule: Schedule, chunk: int) -> Batches:
+    """Batches of at most `chunk` gradients, each of what the next updates apply and nothing more.
+
+    Where a few gradients at a time are enough to keep the machine busy, this needs the least
+    memory: no gradient waits for its update. A batch ends before the first update that applies a
+    gradient whose view does not exist when the batch begins.
+    """
+    needs = np.zeros(schedule.groups, dtype=np.int64)
+    if schedule.groups:
+        needs = np.maximum.reduceat(
+            ready_at(schedule)[schedule.group_rows], schedule.group_start[:-1]
+        )
+    rows, used = _in_order_of_use(schedule)
+    start, window = [0], [0]
+    while window[-1] < schedule.groups:
+        reach = _first_above(needs, window[-1])
+        if reach == window[-1]:
+            raise ValueError(f"group {reach} of the schedule needs a view that nobody ever sent")
+        end = int(np.searchsorted(used, reach))
+        if end > start[-1] + chunk:
+            # A cut batch serves the groups before the first use of what it left out.
+            end = start[-1] + chunk
+            reach = int(used[end])
+        start.append(end)
+        window.append(reach)
+    return Batches(rows, np.array(start), np.array(window))
+
+
+def _in_order_of_use(schedule: Schedule) -> tuple[Ints, Ints]:
+    """The rows that groups apply, in the order of their first use; and the group of that use."""
+    group_of = np.repeat(np.arange(schedule.groups), np.diff(schedule.group_start))
+    rows, at = np.unique(schedule.group_rows, return_index=True)
+    order = np.argsort(at, kind="stable")
+    return rows[order], group_of[at[order]]
+
+
 def ready_at(schedule: Schedule) -> Ints:
     """For each row, how many groups must have been applied before its view exists."""
     out = np.zeros(schedule.rows, dtype=np.int64)
