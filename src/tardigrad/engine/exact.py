@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from tardigrad.checks import require
 from tardigrad.engine.run import Diverged, History, Run
 from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.engine.versions import Versions
@@ -155,8 +157,13 @@ class Exact:
             out |= named(computed.buffers, f"computed.{row}.buffers")
         return out
 
+    @cached_property
+    def _digest(self) -> str:
+        return self.schedule.digest
+
     def facts(self) -> dict[str, Any]:
         return {
+            "schedule": self._digest,
             "position": self.position,
             "member": self._member,
             "shards": [shard.facts() for shard in self.shards],
@@ -167,7 +174,16 @@ class Exact:
         }
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Go on from what `tensors` and `facts` saved."""
+        """Go on from what `tensors` and `facts` saved; another run's are refused."""
+        require(
+            facts["schedule"] == self._digest,
+            "the checkpoint belongs to a run of another schedule: resume with the schedule it was "
+            "made with, or start in a new folder",
+        )
+        for s, shard in enumerate(self.shards):
+            at = f"shard.{s}."
+            saved = {name: tensor for name, tensor in tensors.items() if name.startswith(at)}
+            _check_fits(shard.tensors(f"shard.{s}"), saved)
         self.position, self._member = facts["position"], facts["member"]
         self.history = History(facts["records"], facts["loss"], facts["gap"])
         for s, shard in enumerate(self.shards):
@@ -189,3 +205,17 @@ class Exact:
                 loss,
                 tuple(tensors[f"{at}.buffers.{i}"] for i in range(buffers)),
             )
+
+
+def _check_fits(ours: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+    """Refuse a shard's checkpoint whose θ or rule state has other names, shapes or dtypes."""
+    mine = {name: (tensor.shape, tensor.dtype) for name, tensor in ours.items()}
+    theirs = {
+        name: (tensor.shape, tensor.dtype) for name, tensor in saved.items() if ".own." not in name
+    }
+    wrong = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))
+    if wrong:
+        raise ValueError(
+            f"the checkpoint belongs to a run of another rule or task ({wrong[0]} differs): resume "
+            "with the rule and task it was made with, or start in a new folder"
+        )

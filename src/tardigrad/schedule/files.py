@@ -19,12 +19,7 @@ _PLAIN = ("workers", "shards", "reasons", "clockless", "about")
 
 
 def save_schedule(schedule: Schedule, path: Path) -> None:
-    arrays = {
-        f.name: np.ascontiguousarray(getattr(schedule, f.name))
-        for f in fields(schedule)
-        if f.name not in _PLAIN
-    }
-    plain = json.dumps({name: getattr(schedule, name) for name in _PLAIN}, sort_keys=True)
+    arrays, plain = _parts(schedule)
     metadata = {"format": FORMAT, "plain": plain, "sha256": _digest(arrays, plain)}
     partial = path.with_name(path.name + ".partial")
     save_file(arrays, partial, metadata=metadata)
@@ -57,6 +52,21 @@ def load_schedule(path: Path) -> Schedule:
     schedule = Schedule(**values, **arrays)
     validate(schedule, str(path))
     return schedule
+
+
+def schedule_digest(schedule: Schedule) -> str:
+    """The SHA-256 of everything the schedule says."""
+    return _digest(*_parts(schedule))
+
+
+def _parts(schedule: Schedule) -> tuple[dict[str, "np.ndarray[Any, Any]"], str]:
+    arrays = {
+        f.name: np.ascontiguousarray(getattr(schedule, f.name))
+        for f in fields(schedule)
+        if f.name not in _PLAIN
+    }
+    plain = json.dumps({name: getattr(schedule, name) for name in _PLAIN}, sort_keys=True)
+    return arrays, plain
 
 
 def _digest(arrays: dict[str, "np.ndarray[Any, Any]"], plain: str) -> str:

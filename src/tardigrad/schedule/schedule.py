@@ -156,6 +156,13 @@ class Schedule:
 
         save_schedule(self, Path(path))
 
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of everything it says, as its file carries it."""
+        from tardigrad.schedule.files import schedule_digest
+
+        return schedule_digest(self)
+
     @staticmethod
     def load(path: str | Path) -> "Schedule":
         """Read back and validate; a truncated or altered file is refused."""

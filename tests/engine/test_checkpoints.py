@@ -1,0 +1,102 @@
+"""Checkpoints: whole or refused, of this run or refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import tardigrad as tg
+from tardigrad.engine.checkpoint import load_checkpoint, save_checkpoint
+
+MADE = tg.Schedule.from_order([0, 1, 0, 1, 1, 0] * 5, 2)
+RULE = tg.rules.gap_aware(0.05)
+
+
+def task(size: int = 5) -> tg.FunctionTask:
+    return tg.FunctionTask(
+        torch.linspace(1, 2, size), lambda view, worker, step: torch.sin(view) + 0.1 * worker
+    )
+
+
+def execute(folder: Path, rule: tg.Rule = RULE, **options: Any) -> tg.Run:
+    made, what = options.pop("made", MADE), options.pop("task", task())
+    return tg.execute(made, what, rule, engine="exact", folder=folder, **options)
+
+
+@pytest.fixture(name="checkpoint")
+def finished_run(tmp_path: Path) -> Path:
+    execute(tmp_path, checkpoint_every=7)
+    (path,) = tmp_path.iterdir()
+    return path
+
+
+def test_tensors_and_facts_come_back_equal(tmp_path: Path) -> None:
+    shared = torch.arange(6.0)
+    tensors = {"a": shared, "alias": shared[2:], "b": torch.eye(3, dtype=torch.float64).t()}
+    facts = {"position": 3, "loss": [0.1, float("inf")], "name": "θ"}
+    save_checkpoint(tmp_path / "c", tensors, facts)
+    loaded, again = load_checkpoint(tmp_path / "c")
+    assert again == facts
+    assert {name: t.dtype for name, t in loaded.items()} == {
+        name: t.dtype for name, t in tensors.items()
+    }
+    assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
+
+
+def test_a_finished_run_resumes_to_itself(checkpoint: Path) -> None:
+    ticks: list[Any] = []
+    again = execute(checkpoint.parent, resume=True, watch=ticks.append)
+    assert not ticks
+    assert torch.equal(again.params, execute(checkpoint.parent).params)
+
+
+def test_resuming_where_nothing_was_saved_starts_at_the_beginning(tmp_path: Path) -> None:
+    fresh = execute(tmp_path, resume=True)
+    assert len(fresh.history.loss) == MADE.updates
+
+
+def test_a_kill_while_saving_leaves_the_last_whole_one(checkpoint: Path) -> None:
+    """The new one is written beside the old and renamed; half of it changes nothing."""
+    before = checkpoint.read_bytes()
+    checkpoint.with_name(checkpoint.name + ".partial").write_bytes(before[:100])
+    execute(checkpoint.parent, resume=True)
+    assert checkpoint.read_bytes() == before
+    assert list(checkpoint.parent.iterdir()) == [checkpoint]
+
+
+def test_a_truncated_checkpoint_is_refused(checkpoint: Path) -> None:
+    whole = checkpoint.read_bytes()
+    for size in (0, 7, 100, len(whole) - 1):
+        checkpoint.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match=r"checkpoint\.safetensors is not a"):
+            execute(checkpoint.parent, resume=True)
+        assert checkpoint.stat().st_size == size
+
+
+def test_another_file_is_refused(checkpoint: Path) -> None:
+    save_file({"x": torch.zeros(3)}, checkpoint)
+    with pytest.raises(ValueError, match="is not a tardigrad-checkpoint-1 file"):
+        execute(checkpoint.parent, resume=True)
+    with pytest.raises(ValueError, match="is not a whole checkpoint"):
+        load_checkpoint(checkpoint.parent / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"made": tg.Schedule.from_order([0, 1, 1] * 10, 2)}, "another schedule"),
+        ({"made": tg.Schedule.from_order([0, 1] * 40, 2)}, "another schedule"),
+        ({"rule": tg.rules.adam(0.05)}, "another rule or task .shard.0.state"),
+        ({"rule": tg.rules.sgd(0.05, 0.9)}, "another rule or task .shard.0.state"),
+        ({"task": task(6)}, "another rule or task .shard.0.sent"),
+    ],
+)
+def test_another_runs_checkpoint_is_refused_and_kept(
+    checkpoint: Path, options: dict[str, Any], message: str
+) -> None:
+    before = checkpoint.read_bytes()
+    with pytest.raises(ValueError, match=message):
+        execute(checkpoint.parent, resume=True, **options)
+    assert checkpoint.read_bytes() == before
