@@ -30,13 +30,13 @@ ALIGN = 32
 """Rows of the buffers begin at multiples of so many numbers: matrix kernels want 16 bytes."""
 
 
-Gradients = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[list[Tensor], Tensor]]
+Gradients = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 _compiled: WeakKeyDictionary[ModuleTask, dict[int, Gradients]] = WeakKeyDictionary()
 
 
 def compiled_gradients(task: ModuleTask, count: int) -> Gradients:
-    """(views, inputs, targets, chosen samples) → the gradients of `count` rows, per tensor, and
-    their losses; compiled once per task and count."""
+    """(views, inputs, targets, chosen samples, out) → losses; the gradients of `count` rows go into
+    `out`. Compiled once per task and count."""
     known = _compiled.setdefault(task, {})
     if count not in known:
         layout, train = task.layout, task.data.train
@@ -46,21 +46,31 @@ def compiled_gradients(task: ModuleTask, count: int) -> Gradients:
             return task.loss_of(dict(zip(layout.names, pieces, strict=True)), x, y)
 
         def gradients(
-            views: Tensor, inputs: Tensor, targets: Tensor, chosen: Tensor
-        ) -> tuple[list[Tensor], Tensor]:
+            views: Tensor, inputs: Tensor, targets: Tensor, chosen: Tensor, out: Tensor
+        ) -> Tensor:
             params = [
                 views[:, at[i] : at[i + 1]].reshape(len(views), *shape)
                 for i, shape in enumerate(layout.shapes)
             ]
+            losses: Tensor
             grads, losses = vmap(grad_and_value(loss))(params, inputs[chosen], targets[chosen])
-            return [grad.flatten(1) for grad in grads], losses
+            for i, grad in enumerate(grads):
+                out[:, at[i] : at[i + 1]] = grad.flatten(1)
+            return losses
 
         stride = -(-layout.size // ALIGN) * ALIGN
         views = torch.zeros(count, stride, device=task.device, dtype=task.dtype)
         chosen = torch.zeros(count, task.batch_size, device=task.device, dtype=torch.int64)
-        graph = make_fx(gradients)(views, train.inputs, train.targets, chosen)
+        graph = make_fx(gradients, decomposition_table={torch.ops.aten.bmm.default: _bmm})(
+            views, train.inputs, train.targets, chosen, views.clone()
+        )
         known[count] = torch.compile(graph, dynamic=False)
     return known[count]
+
+
+def _bmm(a: Tensor, b: Tensor) -> Any:
+    """An outer product is element-wise, so that the compiler can write it where it belongs."""
+    return a * b if a.shape[-1] == 1 else NotImplemented
 
 
 class CudaGraphs:
@@ -128,17 +138,15 @@ class CudaGraphs:
 
     def _compute(self, count: int, parity: int) -> None:
         rows = self._batch_rows.index_select(0, self._counter)[0, :count]
-        begin, at, train = parity * self._stage, self._layout.offsets, self.task.data.train
+        begin, train = parity * self._stage, self.task.data.train
         step = self._chunk or count
         for low in range(0, count, step):
             high = min(count, low + step)
             piece = slice(begin + low, begin + high)
             chosen = self._samples[rows[low:high]]
-            grads, losses = compiled_gradients(self.task, high - low)(
-                self._views[piece], train.inputs, train.targets, chosen
+            losses = compiled_gradients(self.task, high - low)(
+                self._views[piece], train.inputs, train.targets, chosen, self._grads[piece]
             )
-            for i, grad in enumerate(grads):
-                self._grads[piece, at[i] : at[i + 1]] = grad
             self._losses.index_copy_(0, rows[low:high], losses)
 
     def _apply(self, span: Tensor | None = None) -> None:
@@ -168,6 +176,7 @@ class CudaGraphs:
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 for _ in range(2):  # compile and choose kernels outside the capture
+                    self._counter.zero_()
                     self._capture(count, parity, whole)
             torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
@@ -177,6 +186,12 @@ class CudaGraphs:
                 tensor.copy_(saved[name])
             self._graphs[key] = graph
         return self._graphs[key]
+
+    def prepare(self) -> None:
+        """Compile and capture what the run will replay, before it starts."""
+        for size in sorted({self._bucket(int(size)) for size in self._sizes}):
+            for parity in (0, 1):
+                self._graph(size, parity, whole=True)
 
     def _capture(self, count: int, parity: int, whole: bool) -> None:
         self._compute(count, parity)
@@ -239,9 +254,10 @@ class CudaGraphs:
 
     def _bucket(self, size: int) -> int:
         """Batches are padded to few sizes, so that few graphs serve a run."""
-        if 2 * size > self._stage:
-            return self._stage
-        return min(self._stage, 1 << max(2, (size - 1).bit_length()))
+        bucket = 8
+        while bucket < size:
+            bucket *= 4
+        return min(self._stage, bucket)
 
     def _record(self, before: int) -> None:
         rows = self.schedule.group_rows[before : self.position]
