@@ -1,23 +1,14 @@
 """All rules, with the options that change what they do, and one that a user might write."""
 
-from dataclasses import dataclass
-
-from torch import Tensor
-
+from root_penalty import root_penalty
 from tardigrad import Rule
-from tardigrad.layout import Layout
 from tardigrad.rules import (
     RULES,
     Adam,
-    Correction,
     DelayCompensation,
     Gap,
-    Nothing,
-    Now,
-    Push,
     RmsProp,
     Sgd,
-    Signal,
     adagrad,
     adam,
     adam_ga,
@@ -33,24 +24,6 @@ from tardigrad.rules import (
     sgd,
     staleness_aware,
 )
-
-
-@dataclass(frozen=True)
-class RootPenalty(Correction[Nothing, Nothing]):
-    """g / τ^power: a user's own correction."""
-
-    power: float = 0.5
-
-    def correct(
-        self, theta: Tensor, state: Nothing, own: Nothing, push: Push, now: Now, layout: Layout
-    ) -> tuple[Signal, Nothing]:
-        return Signal(push.grad / push.staleness**self.power, push.grad), own
-
-
-def root_penalty(lr: float, power: float = 0.5, momentum: float = 0.0) -> Rule:
-    """v ← γ v + g/√τ; θ ← θ − η v"""
-    return Rule(lr, Sgd(momentum), RootPenalty(power))
-
 
 LR = 0.05
 TABLE: dict[str, Rule] = {

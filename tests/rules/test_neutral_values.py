@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from table import TABLE, RootPenalty
+from table import TABLE
 from torch import Tensor
 
 import tardigrad as tg
+from root_penalty import RootPenalty
 from tardigrad.rules import (
     Adam,
     DelayCompensation,

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from table import LR, root_penalty
+from table import LR
 from torch import Tensor, nn
 
 import tardigrad as tg
+from root_penalty import root_penalty
 from tardigrad import keys, rules
 from tardigrad.tasks import Data, Split, Turn
 

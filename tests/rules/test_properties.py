@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from table import ELEMENTWISE, LR, TABLE, RootPenalty, missing
+from table import ELEMENTWISE, LR, TABLE, missing
 from torch import Tensor
 
 import tardigrad as tg
+from root_penalty import RootPenalty
 from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.layout import Layout
 from tardigrad.rules import (

@@ -92,6 +92,14 @@ def test_tables_inside_tables_are_built_by_their_types() -> None:
     assert made.network.outages[0].returns_s == 9.0
 
 
+def test_a_policy_may_stand_inside_a_policy() -> None:
+    policy = {"name": "ramp_up", "updates": 9, "policy": {"name": "backup", "backups": 1}}
+    made = Spec.of({**example(), "policy": policy}).make_policy()
+    assert made == tg.RampUp(tg.Backup(backups=1), updates=9)
+    with pytest.raises(ValueError, match=r"policy\.policy\.backups must be a whole number"):
+        Spec.of({**example(), "policy": {**policy, "policy": {"name": "backup", "backups": "x"}}})
+
+
 def test_changes_are_toml_or_bare_strings() -> None:
     out = changed(
         {"a": {"b": 1}, "policy": "async"}, ["a.b=[1, 2]", "a.c.d=x y", "policy.wait=true"]
