@@ -30,41 +30,58 @@ ALIGN = 32
 """Rows of the buffers begin at multiples of so many numbers: matrix kernels want 16 bytes."""
 
 
-Gradients = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-_compiled: WeakKeyDictionary[ModuleTask, dict[int, Gradients]] = WeakKeyDictionary()
+Function = Callable[..., Any]
+_compiled: WeakKeyDictionary[ModuleTask, dict[int, tuple[Function, Function]]] = WeakKeyDictionary()
 
 
-def compiled_gradients(task: ModuleTask, count: int) -> Gradients:
-    """(views, inputs, targets, chosen samples, out) → losses; the gradients of `count` rows go into
-    `out`. Compiled once per task and count."""
+def compiled_batch(task: ModuleTask, count: int) -> tuple[Function, Function]:
+    """Two functions for batches of `count` rows, compiled once per task and count.
+
+    gather(batch, start, samples, inputs, targets) → (places, inputs, targets) of batch number
+    batch[0], whose rows stand at start[batch[0]] and after in `samples`.
+    compute(views, inputs, targets, places, out, losses) → gradients into `out`, losses at their
+    places. They are two so that what was gathered lies in memory: fused into the gradient, the
+    gathering would be done again for every parameter.
+    """
     known = _compiled.setdefault(task, {})
     if count not in known:
         layout, train = task.layout, task.data.train
-        at = layout.offsets
+        at, device = layout.offsets, task.device
+
+        def gather(
+            batch: Tensor, start: Tensor, samples: Tensor, inputs: Tensor, targets: Tensor
+        ) -> tuple[Tensor, Tensor, Tensor]:
+            places = start[batch] + torch.arange(count, device=device)
+            chosen = samples[places]
+            return places, inputs[chosen], targets[chosen]
 
         def loss(pieces: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
             return task.loss_of(dict(zip(layout.names, pieces, strict=True)), x, y)
 
-        def gradients(
-            views: Tensor, inputs: Tensor, targets: Tensor, chosen: Tensor, out: Tensor
-        ) -> Tensor:
+        def compute(
+            views: Tensor, x: Tensor, y: Tensor, places: Tensor, out: Tensor, losses: Tensor
+        ) -> None:
             params = [
                 views[:, at[i] : at[i + 1]].reshape(len(views), *shape)
                 for i, shape in enumerate(layout.shapes)
             ]
-            losses: Tensor
-            grads, losses = vmap(grad_and_value(loss))(params, inputs[chosen], targets[chosen])
+            grads, values = vmap(grad_and_value(loss))(params, x, y)
             for i, grad in enumerate(grads):
                 out[:, at[i] : at[i + 1]] = grad.flatten(1)
-            return losses
+            losses.index_copy_(0, places, values)
 
         stride = -(-layout.size // ALIGN) * ALIGN
-        views = torch.zeros(count, stride, device=task.device, dtype=task.dtype)
-        chosen = torch.zeros(count, task.batch_size, device=task.device, dtype=torch.int64)
-        graph = make_fx(gradients, decomposition_table={torch.ops.aten.bmm.default: _bmm})(
-            views, train.inputs, train.targets, chosen, views.clone()
+        views = torch.zeros(count, stride, device=device, dtype=task.dtype)
+        places = torch.arange(count, device=device)
+        chosen = torch.zeros(count, task.batch_size, device=device, dtype=torch.int64)
+        x, y = train.inputs[chosen], train.targets[chosen]
+        graph = make_fx(compute, decomposition_table={torch.ops.aten.bmm.default: _bmm})(
+            views, x, y, places, views.clone(), views[:, 0].clone()
         )
-        known[count] = torch.compile(graph, dynamic=False)
+        known[count] = (
+            torch.compile(gather, dynamic=False),
+            torch.compile(graph, dynamic=False),
+        )
     return known[count]
 
 
@@ -79,9 +96,7 @@ class CudaGraphs:
     The interface is the exact executor's: `advance`, `updates`, `params`, `tensors`, `restore`.
     """
 
-    def __init__(
-        self, schedule: Schedule, task: ModuleTask, rule: Rule, chunk: int | None = None
-    ) -> None:
+    def __init__(self, schedule: Schedule, task: ModuleTask, rule: Rule) -> None:
         self.schedule, self.task, self.rule = schedule, task, rule
         self.history = History()
         self.buffers: tuple[Tensor, ...] = ()
@@ -89,7 +104,6 @@ class CudaGraphs:
         self._batch = 0
         device, dtype = task.device, task.dtype
         self._batches = look_ahead(schedule)
-        self._chunk = chunk
         place = Placement(schedule, self._batches)
         program = trace(rule, dtype)
         self._kernel = TritonKernel(program, dtype)
@@ -105,7 +119,6 @@ class CudaGraphs:
         self._grads = torch.zeros_like(self._views)
         self._owns = [t.repeat(schedule.workers, 1) for t in named(own, "").values()]
         self._stage = place.stage
-        self._losses = torch.zeros(schedule.rows + 1, device=device, dtype=dtype)
 
         def on_device(array: Any) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(array)).to(device)
@@ -118,15 +131,15 @@ class CudaGraphs:
             .to(device)
             .contiguous()
         )
-        # Rows past a batch's end compute a spare row, whose loss nobody reads.
-        padded = np.full((self._batches.count, place.stage), schedule.rows, dtype=np.int64)
-        for b in range(self._batches.count):
-            rows = self._batches.of(b)
-            padded[b, : len(rows)] = rows
-        self._batch_rows = on_device(padded)
-        every = np.arange(schedule.rows)
-        samples = task.indices_of(schedule.worker, schedule.step, every)
-        self._samples = torch.cat([samples, samples[:1]])
+        # Samples and losses stand in the order of computing. A batch is padded to its graph's size
+        # with the rows after it, whose losses are then written again when their turn comes.
+        rows = self._batches.rows
+        self._place_of_row = np.empty(schedule.rows, dtype=np.int64)
+        self._place_of_row[rows] = np.arange(len(rows))
+        samples = task.indices_of(schedule.worker[rows], schedule.step[rows], rows)
+        self._samples = torch.cat([samples, samples[:1].expand(place.stage, -1)])
+        self._losses = torch.zeros(len(self._samples), device=device, dtype=dtype)
+        self._start = on_device(self._batches.start)
         sizes = [len(moves) for moves in place.moves]
         self._moves = on_device(np.concatenate(place.moves))
         self._move_start = on_device(np.concatenate([[0], np.cumsum(sizes)]))
@@ -137,17 +150,13 @@ class CudaGraphs:
     # -- one batch, as captured
 
     def _compute(self, count: int, parity: int) -> None:
-        rows = self._batch_rows.index_select(0, self._counter)[0, :count]
-        begin, train = parity * self._stage, self.task.data.train
-        step = self._chunk or count
-        for low in range(0, count, step):
-            high = min(count, low + step)
-            piece = slice(begin + low, begin + high)
-            chosen = self._samples[rows[low:high]]
-            losses = compiled_gradients(self.task, high - low)(
-                self._views[piece], train.inputs, train.targets, chosen, self._grads[piece]
-            )
-            self._losses.index_copy_(0, rows[low:high], losses)
+        train, begin = self.task.data.train, parity * self._stage
+        gather, compute = compiled_batch(self.task, count)
+        places, x, y = gather(
+            self._counter, self._start, self._samples, train.inputs, train.targets
+        )
+        piece = slice(begin, begin + count)
+        compute(self._views[piece], x, y, places, self._grads[piece], self._losses)
 
     def _apply(self, span: Tensor | None = None) -> None:
         self._kernel.run(
@@ -163,7 +172,8 @@ class CudaGraphs:
         )
 
     def _finish(self) -> None:
-        for buffer in (self._grads, self._views) if self.rule.needs_view else (self._grads,):
+        kept = (self._grads, self._views) if self.rule.needs_view else (self._grads,)
+        for buffer in kept:
             move_rows(buffer, self._moves, self._move_start, self._counter, len(self.theta))
         self._counter.add_(1)
 
@@ -261,12 +271,13 @@ class CudaGraphs:
 
     def _record(self, before: int) -> None:
         rows = self.schedule.group_rows[before : self.position]
-        losses = self._losses[torch.from_numpy(rows).to(self.theta.device)].tolist()
-        for update, loss in enumerate(losses, start=before):
-            if not np.isfinite(loss):
-                worker = int(self.schedule.worker[self.schedule.group_rows[update]])
-                raise Diverged(update, worker, loss)
-        self.history.loss += losses
+        places = torch.from_numpy(self._place_of_row[rows]).to(self.theta.device)
+        losses = self._losses[places].double().cpu().numpy()
+        bad = np.nonzero(~np.isfinite(losses))[0]
+        if len(bad):
+            worker = int(self.schedule.worker[rows[bad[0]]])
+            raise Diverged(before + int(bad[0]), worker, float(losses[bad[0]]))
+        self.history.loss += losses.tolist()
 
     def run(self) -> Run:
         return Run(self.params, self.history, self.schedule, self.buffers, self.average)

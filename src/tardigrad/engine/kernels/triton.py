@@ -26,6 +26,7 @@ from tardigrad.engine.kernels.trace import Program
 BLOCK = 256
 WARPS = 4
 AHEAD = 4
+MOVERS = 8
 _FORMS = {
     "add": "{0} + {1}",
     "sub": "{0} - {1}",
@@ -92,7 +93,7 @@ class TritonKernel:
 def move_rows(buffer: Tensor, moves: Tensor, start: Tensor, batch: Tensor, size: int) -> None:
     """Copy rows of the buffer: moves[start[b] : start[b + 1]] are (from, to), b = batch[0]."""
     function = _imported(_MOVE)
-    function[(-(-size // BLOCK),)](buffer, moves, start, batch, size, buffer.stride(0))
+    function[(-(-size // BLOCK), MOVERS)](buffer, moves, start, batch, size, buffer.stride(0))
 
 
 _MOVE = f"""
@@ -105,7 +106,8 @@ def window(buffer_p, moves_p, start_p, batch_p, size, stride):
     i = (tl.program_id(0) * {BLOCK} + tl.arange(0, {BLOCK})).to(tl.int64)
     m = i < size
     batch = tl.load(batch_p)
-    for at in range(tl.load(start_p + batch), tl.load(start_p + batch + 1)):
+    first = tl.load(start_p + batch) + tl.program_id(1)
+    for at in range(first, tl.load(start_p + batch + 1), {MOVERS}):
         source = tl.load(moves_p + 2 * at) * stride
         target = tl.load(moves_p + 2 * at + 1) * stride
         tl.store(buffer_p + target + i, tl.load(buffer_p + source + i, mask=m), mask=m)
