@@ -172,7 +172,7 @@ def test_the_bar_waits_and_then_tells_rate_loss_and_delay(monkeypatch: pytest.Mo
 
     console = Console(force_terminal=True, width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     monkeypatch.setattr(progress, "err", console)
-    clock = iter([0.0, 1.0, 1.9, 2.5, 4.0])
+    clock = iter([-9.0, 0.0, 1.0, 1.9, 2.5, 4.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     watcher = Watcher("a run").begin(Schedule.from_order([0, 1, 0, 1], 2))
     watcher(Tick(1, 4, 0.5))

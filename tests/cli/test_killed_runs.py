@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from safetensors.numpy import load_file
+
 SPEC = """
 updates = 2400
 checkpoint_every = 200
@@ -48,13 +50,14 @@ def after_a_checkpoint(process: subprocess.Popen[str], folder: Path, sign: int) 
     return process.returncode, said
 
 
-def results(folder: Path) -> tuple[bytes, list[dict[str, float]], dict[str, object]]:
-    """Everything but wall time."""
+def results(folder: Path) -> tuple[dict[str, bytes], list[dict[str, float]], dict[str, object]]:
+    """Everything but wall time; parameters by their bytes."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     summary = json.loads((folder / "summary.json").read_text())
     records = [{k: v for k, v in json.loads(line).items() if k != "wall_s"} for line in lines]
     del summary["wall_s"]
-    return (folder / "params.safetensors").read_bytes(), records, summary
+    params = load_file(folder / "params.safetensors")
+    return {name: array.tobytes() for name, array in params.items()}, records, summary
 
 
 def test_stopped_and_killed_runs_end_with_the_bits_of_an_undisturbed_one(tmp_path: Path) -> None:

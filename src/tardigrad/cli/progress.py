@@ -29,6 +29,7 @@ class Watcher:
     def begin(self, schedule: Schedule) -> "Watcher":
         """What it watches is about to be executed."""
         self._delay = _mean_delays(schedule)
+        self._started = self._shown_at = time.monotonic()
         return self
 
     def __call__(self, tick: Tick) -> None:
