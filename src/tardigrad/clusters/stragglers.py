@@ -30,7 +30,7 @@ class Stragglers(TimedCluster):
     workers: int
     mean_s: float = 1.58
     variation: float = 0.047
-    straggle: float = 0.0147
+    straggle: float = 0.0145
     least_extra_s: float = 0.6
     exponent: float = 1.9
     burst: float = 0.577

@@ -68,5 +68,17 @@ def simulated_splits(
     return out
 
 
+def splits_near(
+    cluster: TimedCluster, needed: Needed, backups: int, rounds: int = 500, seed: int = 0
+) -> list[Split]:
+    """No backups, and those around `backups`, on as far as more backups are still better."""
+    most = cluster.workers // 2
+    tried = sorted({0, *range(max(0, backups - 2), min(backups + 2, most) + 1)})
+    out = simulated_splits(cluster, needed, tried, rounds, seed)
+    while out[-1].backups < most and best(out).backups >= out[-1].backups - 1:
+        out += simulated_splits(cluster, needed, [out[-1].backups + 1], rounds, seed)
+    return out
+
+
 def best(splits: Iterable[Split]) -> Split:
     return min(splits, key=lambda split: split.total_s)

@@ -121,11 +121,10 @@ def _synchronous(
     workers = cluster.workers
     everyone = np.arange(workers)
     took = cluster.realise(seed).step_s(everyone[None, :], np.arange(updates)[:, None])
-    starts = np.zeros(updates + 1)
-    ends = np.empty_like(took)
-    for r in range(updates):  # a running sum, in the event loop's own order of additions
-        ends[r] = starts[r] + took[r]
-        starts[r + 1] = ends[r].max()
+    # Rounding is monotone, so the latest of the sums is the sum with the slowest: a running sum, in
+    # the event loop's own order of additions.
+    starts = np.concatenate([[0.0], np.cumsum(took.max(axis=1))])
+    ends = starts[:-1, None] + took
     version = np.repeat(np.arange(updates + 1), workers)
     groups = updates * shards
     members = np.repeat(np.arange(updates * workers).reshape(updates, workers), shards, axis=0)

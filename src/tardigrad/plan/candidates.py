@@ -1,0 +1,75 @@
+"""Every policy on one cluster, from schedules alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tardigrad.checks import count
+from tardigrad.clusters import TimedCluster
+from tardigrad.policies import (
+    Async,
+    Backup,
+    BoundedDelay,
+    Policy,
+    SoftSync,
+    StaleSynchronous,
+    Sync,
+)
+from tardigrad.schedule import schedule
+from tardigrad.schedule.analysis import Summary
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy, and about how many gradients go into one of its updates."""
+
+    policy: Policy
+    gradients: int = 1
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a candidate did on the cluster."""
+
+    policy: Policy
+    summary: Summary
+
+
+def candidates(workers: int, backups: int) -> list[Candidate]:
+    """Every policy with settings that suit so many workers, of whom so many may be spared."""
+    everybody = [Candidate(Async()), Candidate(Sync(), workers)]
+    if workers == 1:
+        return everybody
+    spared = min(max(1, backups), workers - 1)
+    return [
+        *everybody,
+        Candidate(Backup(spared), workers - spared),
+        Candidate(SoftSync(groups=max(1, workers // 4)), min(4, workers)),
+        Candidate(StaleSynchronous(bound=3)),
+        Candidate(BoundedDelay(max_delay=2 * workers)),
+    ]
+
+
+def judge(
+    cluster: TimedCluster,
+    policies: Sequence[Candidate],
+    gradients: int = 20_000,
+    shards: int = 1,
+    seed: int = 0,
+) -> list[Judged]:
+    """Each policy until about so many gradients have been applied."""
+    count("gradients", gradients)
+    return [
+        Judged(
+            candidate.policy,
+            Summary.of(
+                schedule(
+                    candidate.policy,
+                    cluster,
+                    max(10, gradients // candidate.gradients),
+                    seed,
+                    shards,
+                )
+            ),
+        )
+        for candidate in policies
+    ]

@@ -1,0 +1,17 @@
+"""Published figures that schedules alone reproduce, one a file."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tardigrad.findings import Findings
+from tardigrad.plan.studies.backup_workers import backup_workers
+from tardigrad.plan.studies.gap_aware_speedup import gap_aware_speedup
+from tardigrad.plan.studies.layer_staleness import layer_staleness
+
+STUDIES: dict[str, Callable[[Path], Findings]] = {
+    "gap-aware-speedup": gap_aware_speedup,
+    "backup-workers": backup_workers,
+    "layer-staleness": layer_staleness,
+}
+
+__all__ = ["STUDIES"]
