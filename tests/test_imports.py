@@ -12,7 +12,7 @@ import tardigrad
 ROOT = Path(tardigrad.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-LEAVES = {"checks", "keys", "layout", "schedules", "tables", "tensors"}
+LEAVES = {"checks", "findings", "keys", "layout", "schedules", "tables", "tensors"}
 CONTROL = {"policies", "links", "clusters"}
 NUMBERS = {"rules", "tasks"}
 RESULTS = {"engine", "folder"}
@@ -25,7 +25,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": LEAVES | CONTROL | NUMBERS | {"schedule"},
     **dict.fromkeys(ABOVE, LEAVES | CONTROL | NUMBERS | RESULTS | {"schedule"}),
     "spec": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule"},
-    "cli": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule", "spec", "__init__"},
+    "bench": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule", "spec"},
+    "cli": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule", "spec", "bench", "__init__"},
     "__init__": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule", "spec"},
     "__main__": {"cli"},
 }

@@ -6,12 +6,15 @@ from typing import Annotated
 import typer
 
 import tardigrad
+from tardigrad.cli.bench import bench
 from tardigrad.cli.compare import compare
 from tardigrad.cli.console import complain
 from tardigrad.cli.data import data
 from tardigrad.cli.demo import demo
 from tardigrad.cli.listing import show_list
+from tardigrad.cli.plan import plan
 from tardigrad.cli.report import report
+from tardigrad.cli.reproduce import reproduce
 from tardigrad.cli.run import run
 from tardigrad.engine import Diverged
 
@@ -26,6 +29,9 @@ app.command(rich_help_panel="Start here")(demo)
 app.command(rich_help_panel="Experiments", no_args_is_help=True)(run)
 app.command(rich_help_panel="Experiments", no_args_is_help=True)(compare)
 app.command(rich_help_panel="Experiments", no_args_is_help=True)(report)
+app.command(rich_help_panel="Experiments", no_args_is_help=True)(plan)
+app.command(rich_help_panel="Evidence", no_args_is_help=True)(reproduce)
+app.command(rich_help_panel="Evidence", no_args_is_help=True)(bench)
 app.command("list", rich_help_panel="What there is", no_args_is_help=True)(show_list)
 app.add_typer(data, name="data", rich_help_panel="What there is", no_args_is_help=True)
 

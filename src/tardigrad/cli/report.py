@@ -7,7 +7,10 @@ import typer
 
 from tardigrad import report as reports
 from tardigrad.cli.console import out
-from tardigrad.folder import RunFolder
+from tardigrad.folder import SCHEDULE, RunFolder
+
+TRACED = 20_000
+"""How many updates go into a trace file: some megabytes, which Perfetto opens at once."""
 
 
 def report(
@@ -23,10 +26,22 @@ def report(
 def show_run(path: Path, target: float | None = None) -> None:
     """Figures into the folder, the table and their names onto the screen."""
     series = reports.load(path)
-    drawn = reports.draw(series, path, title_of(path))
+    drawn = [*reports.draw(series, path, title_of(path)), *_timeline(path)]
     out.print(reports.results_table(series, target))
     for figure in drawn:
-        out.print(f"figure: {figure}", markup=False)
+        out.print(f"{'trace' if figure.suffix == '.json' else 'figure'}: {figure}", markup=False)
+
+
+def _timeline(path: Path) -> list[Path]:
+    """Who computed, waited and was dropped; a comparison has a schedule per entry, and no file."""
+    folder = RunFolder.open(path)
+    if not (path / SCHEDULE).exists():
+        return []
+    made = folder.schedule()
+    picture, trace = path / "timeline.png", path / "timeline.perfetto.json"
+    reports.draw_timeline(made, picture, title=title_of(path))
+    reports.write_trace(made, trace, updates=min(made.groups, TRACED))
+    return [picture, trace]
 
 
 def title_of(path: Path) -> str:

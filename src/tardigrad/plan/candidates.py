@@ -1,7 +1,7 @@
 """Every policy on one cluster, from schedules alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 
 from tardigrad.checks import count
 from tardigrad.clusters import TimedCluster
@@ -32,6 +32,20 @@ class Judged:
 
     policy: Policy
     summary: Summary
+
+    @property
+    def label(self) -> str:
+        return label(self.policy)
+
+
+def label(policy: Policy) -> str:
+    """A policy with what was chosen for it, such as Backup(backups=4)."""
+    kind = type(policy).__name__
+    if not is_dataclass(policy):
+        return kind
+    given = [f.name for f in fields(policy) if getattr(policy, f.name) != f.default]
+    chosen = ", ".join(f"{name}={getattr(policy, name)}" for name in given)
+    return f"{kind}({chosen})" if chosen else kind
 
 
 def candidates(workers: int, backups: int) -> list[Candidate]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 
 from tardigrad.keys import Floats
 from tardigrad.plan.advice import Plan
@@ -105,15 +105,8 @@ def draw_speedups(axes: Axes, series: dict[str, Sequence[Speedup]]) -> None:
             label=label or None,
         )
     axes.set_xscale("log")
-    axes.set_yscale("log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
-    ratios = [p.ratio for points in series.values() for p in points]
-    ticks = [t for t in (1, 1.1, 1.2, 1.3, 1.5, 2, 3, 4, 5, 6, 8, 10, 20, 50) if t <= max(ratios)]
-    axes.set_yticks(
-        ticks if len(ticks) < 8 else [t for t in ticks if t in (1, 1.5, 2, 3, 5, 8, 20)]
-    )
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     _label(axes, "workers", "gradients per second, async ÷ sync")
     if any(series):
         axes.legend(frameon=False, loc="upper left")
@@ -132,6 +125,7 @@ def plot_lines(
     for label, (xs, ys) in (points or {}).items():
         axes.plot(list(xs), list(ys), "D", color=COLOURS[-1], markersize=6, label=label)
     axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _label(axes, x, y)
     axes.legend(frameon=False)
 

@@ -1,0 +1,163 @@
+"""`tardigrad plan`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tomli_w
+import typer
+
+from tardigrad.checks import require
+from tardigrad.cli.console import out
+from tardigrad.cli.findings import show
+from tardigrad.clusters import CLUSTERS, TimedCluster, Trace
+from tardigrad.engine import simulate
+from tardigrad.folder import write
+from tardigrad.plan.advice import Plan, advise
+from tardigrad.plan.candidates import label
+from tardigrad.plan.figures import draw_plan
+from tardigrad.plan.measure import measured_needed
+from tardigrad.plan.needed import Needed
+from tardigrad.plan.tables import collect_table, policies_table, speedup_table, splits_table
+from tardigrad.policies import POLICIES, Async
+from tardigrad.spec import Spec, changed, read_toml
+from tardigrad.spec.spec import CLUSTER, STRUCTURE
+
+TASK = {"name": "mnist_mlp", "batch_size": 8}
+GRADIENTS = 10_000
+"""How many the recommended experiment applies where nobody says how many updates it needs."""
+
+
+def plan(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A spec, a TOML file with [cluster] alone, or a CSV of step times."
+        ),
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Changes to it, such as cluster.workers=64."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="How many machines there are in all.")
+    ] = None,
+    needed: Annotated[
+        Path | None,
+        typer.Option(help="CSV of workers,updates: updates needed with so many gradients each."),
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(help="Measure that instead: train the spec in step down to this batch loss."),
+    ] = None,
+    gradients: Annotated[
+        int, typer.Option("--gradients", help="How many gradients each policy is simulated for.")
+    ] = 20_000,
+    async_gain: Annotated[
+        float, typer.Option(help="How much faster asynchrony must be to be worth its staleness.")
+    ] = 1.5,
+    to: Annotated[Path | None, typer.Option("--out", help="The folder [plans/NAME].")] = None,
+) -> None:
+    """Say what to run on a cluster, from its step times alone: no tensors, in seconds.
+
+    Every policy's gradients per second, waiting, staleness and drops; when the k-th gradient comes;
+    how many machines should be backups; what asynchrony would bring. The folder gets a figure and
+    recommended.toml, an experiment ready to run.
+    """
+    data = _data(file, changes or (), workers)
+    cluster = STRUCTURE.named(CLUSTER, "cluster", data["cluster"])
+    require(
+        isinstance(cluster, TimedCluster),
+        "a plan is about time, and a dispatcher has none: use a cluster with times, such as gamma",
+    )
+    require(
+        needed is None or target is None,
+        "--needed gives the updates needed and --target measures them: use one of the two",
+    )
+    table = Needed.load(needed) if needed else None
+    if target is not None:
+        table = _measured(data, cluster.workers, target)
+    found = advise(cluster, table, gradients, data.get("shards", 1), async_gain=async_gain)
+    spec = recommended(found, data)
+    folder = to or Path("plans") / file.stem
+    folder.mkdir(parents=True, exist_ok=True)
+    draw_plan(found, folder / "plan.png", f"{file.name}: {cluster.workers} workers")
+    tables = [policies_table(found), collect_table(found), splits_table(found)]
+    if len(found.speedups) > 1:
+        tables.append(speedup_table(found))
+    for one in tables:
+        show(one)
+    words = f"{label(found.policy)}: {found.why}"
+    write(folder / "recommended.toml", f"# {words}\n{tomli_w.dumps(spec)}")
+    out.print(f"recommended: {words}", markup=False)
+    out.print(f"figure: {folder / 'plan.png'}", markup=False)
+    out.print(f"run it: tardigrad run {folder / 'recommended.toml'}", markup=False)
+
+
+def recommended(plan: Plan, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The experiment as a checked spec: what the file says, with the policy chosen.
+
+    What it does not say is MNIST, with a rule that suits the policy.
+    """
+    asynchronous = isinstance(plan.policy, Async)
+    rule = {"name": "gap_aware", "lr": 0.01} if asynchronous else {"name": "sgd", "lr": 0.04}
+    group = plan.split.workers
+    updates = data.get("updates", max(1, GRADIENTS // group))
+    if plan.needed != Needed():
+        updates = max(1, round(plan.needed(group)))
+    if asynchronous and ("updates" not in data or plan.needed != Needed()):
+        updates *= group  # as many gradients, one an update
+    spec: dict[str, Any] = {"task": dict(TASK), "rule": rule, **data}
+    spec |= {"updates": updates, "policy": _section(plan.policy, POLICIES)}
+    spec["cluster"] = _section(plan.cluster, CLUSTERS)
+    Spec.of(spec)
+    return {"updates": spec.pop("updates"), **spec}
+
+
+def _data(file: Path, changes: Sequence[str], workers: int | None) -> dict[str, Any]:
+    if file.suffix == ".csv":
+        data: dict[str, Any] = {"cluster": {"name": "trace", "path": str(file)}}
+        Trace(path=str(file))
+    else:
+        data = read_toml(file)
+    if workers is not None:
+        changes = [*changes, f"cluster.workers={workers}"]
+    data = changed(data, changes)
+    require("cluster" in data, f"{file} has no [cluster]: say there what the step times are")
+    return data
+
+
+def _measured(data: Mapping[str, Any], workers: int, target: float) -> Needed:
+    spec = Spec.of(data)
+
+    def losses(n: int) -> Sequence[float]:
+        step = {"name": "constant", "workers": n}
+        sized = replace(spec, cluster=step, policy={"name": "sync"}, shards=1)
+        run = simulate(
+            sized.make_task(),
+            sized.make_rule(),
+            policy=sized.make_policy(),
+            cluster=sized.make_cluster(),
+            updates=sized.updates,
+            seed=sized.seed,
+        )
+        return run.history.loss
+
+    return measured_needed(losses, workers, target)
+
+
+def _section(thing: Any, registry: Mapping[str, type]) -> dict[str, Any]:
+    """A policy or cluster as a section of a spec: what differs from the defaults."""
+    name = next(name for name, kind in registry.items() if kind is type(thing))
+    defaults = {f.name: f.default for f in fields(thing)}
+    said = {k: v for k, v in vars(thing).items() if k in defaults and v != defaults[k]}
+    return {"name": name, **{key: _plain(value) for key, value in said.items()}}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {k: _plain(v) for k, v in asdict(value).items() if v is not None and v != ()}
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items() if v is not None and v != ()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
