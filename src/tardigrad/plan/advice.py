@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from tardigrad.checks import count, positive
 from tardigrad.clusters import TimedCluster
 from tardigrad.keys import Floats
@@ -73,7 +75,9 @@ def advise(
     estimated = estimated_splits(times_s, needed, least=(cluster.workers + 1) // 2)
     simulated = splits_near(cluster, needed, best(estimated).backups, rounds, seed)
     split = best(simulated)
-    judged = judge(cluster, candidates(cluster.workers, split.backups), effort, shards, seed)
+    deadline_s = float(np.nanmean(times_s[:, split.workers - 1]))
+    offered = candidates(cluster.workers, split.backups, deadline_s)
+    judged = judge(cluster, offered, effort, shards, seed)
     policy, why = _choose(split, judged, async_gain)
     return Plan(
         cluster=cluster,

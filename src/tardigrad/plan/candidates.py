@@ -9,6 +9,8 @@ from tardigrad.policies import (
     Async,
     Backup,
     BoundedDelay,
+    Deadline,
+    Partial,
     Policy,
     SoftSync,
     StaleSynchronous,
@@ -44,12 +46,19 @@ def label(policy: Policy) -> str:
     if not is_dataclass(policy):
         return kind
     given = [f.name for f in fields(policy) if getattr(policy, f.name) != f.default]
-    chosen = ", ".join(f"{name}={getattr(policy, name)}" for name in given)
+    chosen = ", ".join(f"{name}={_short(getattr(policy, name))}" for name in given)
     return f"{kind}({chosen})" if chosen else kind
 
 
-def candidates(workers: int, backups: int) -> list[Candidate]:
-    """Every policy with settings that suit so many workers, of whom so many may be spared."""
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def candidates(workers: int, backups: int, deadline_s: float) -> list[Candidate]:
+    """Every policy with settings that suit so many workers, of whom so many may be spared.
+
+    `RampUp` is not among them: after its first updates it is the policy that it is around.
+    """
     everybody = [Candidate(Async()), Candidate(Sync(), workers)]
     if workers == 1:
         return everybody
@@ -57,6 +66,8 @@ def candidates(workers: int, backups: int) -> list[Candidate]:
     return [
         *everybody,
         Candidate(Backup(spared), workers - spared),
+        Candidate(Partial(push=workers - spared, pull=0.9), workers - spared),
+        Candidate(Deadline(timeout_s=deadline_s), workers - spared),
         Candidate(SoftSync(groups=max(1, workers // 4)), min(4, workers)),
         Candidate(StaleSynchronous(bound=3)),
         Candidate(BoundedDelay(max_delay=2 * workers)),

@@ -1,0 +1,109 @@
+"""plan, reproduce, bench and timelines, as a user meets them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+from tardigrad.bench.schedule import bench_schedule
+from tardigrad.plan.studies.backup_workers import backup_workers
+from tardigrad.plan.studies.gap_aware_speedup import gap_aware_speedup
+from tardigrad.plan.studies.layer_staleness import layer_staleness
+from tardigrad.spec import Spec
+
+
+def test_plan_writes_an_experiment_that_runs(cli: Cli) -> None:
+    said = cli("plan", "small.toml", "--gradients", "2000")
+    assert (said.code, said.err) == (0, "")
+    assert "recommended: " in said.out
+    for policy in ("Async", "Sync", "Backup(", "Partial(", "Deadline(", "SoftSync("):
+        assert policy in said.out
+    assert Path("plans/small/plan.png").read_bytes().startswith(b"\x89PNG")
+    written = Path("plans/small/recommended.toml")
+    spec = Spec.load(written)
+    assert spec.task == Spec.load("small.toml").task
+    assert spec.make_policy() != Spec.load("small.toml").make_policy()
+    assert cli("run", str(written), "updates=5").code == 0
+
+
+def test_plan_takes_measured_times(cli: Cli) -> None:
+    lines = [f"{w},{1 + 0.1 * ((7 * w + i) % 5)}" for w in range(4) for i in range(9)]
+    Path("times.csv").write_text("\n".join(["worker,step_s", *lines, "3,9.5"]))
+    said = cli("plan", "times.csv", "--workers", "8", "--gradients", "800")
+    assert said.code == 0
+    spec = Spec.load("plans/times/recommended.toml")
+    assert spec.cluster == {"name": "trace", "path": "times.csv", "workers": 8}
+
+
+def test_plan_measures_the_updates_needed(cli: Cli) -> None:
+    said = cli("plan", "small.toml", "updates=300", "--target", "0.6", "--gradients", "400")
+    assert said.code == 0
+    assert 1 <= Spec.load("plans/small/recommended.toml").updates < 300
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nowhere.toml",), "there is no file nowhere.toml"),
+        (("bad.csv",), "bad.csv, line 3: step_s must be a number, got 'soon'"),
+        (("small.toml", "cluster.name=dispatcher"), "a plan is about time"),
+        (("small.toml", "--workers", "0"), "workers"),
+        (("small.toml", "--needed", "x.csv", "--target", "1"), "use one of the two"),
+        (("small.toml", "--needed", "x.csv"), "there is no file x.csv"),
+        (("small.toml", "--target", "1e-9"), "higher target"),
+        (("small.toml", "rule.lr=-1"), "lr"),
+        (("empty.toml",), "has no [cluster]"),
+    ],
+)
+def test_bad_plans_are_refused_and_nothing_is_written(
+    cli: Cli, words: tuple[str, ...], message: str
+) -> None:
+    Path("bad.csv").write_text("worker,step_s\n0,1.0\n0,soon\n")
+    Path("empty.toml").write_text("updates = 5\n")
+    said = cli("plan", *words, "--gradients", "200")
+    assert said.code == 2
+    assert message in said.err.replace("\n", " ")
+    assert not Path("plans").exists()
+
+
+def test_report_draws_the_timeline(cli: Cli) -> None:
+    assert cli("run", "small.toml", "policy={name='backup',backups=1}").code == 0
+    said = cli("report", "runs/small")
+    assert "figure: runs/small/timeline.png" in said.out
+    trace = json.loads(Path("runs/small/timeline.perfetto.json").read_text())
+    outcomes = {e["cat"] for e in trace["traceEvents"] if e["name"] == "gradient"}
+    assert {"applied", "dropped"} <= outcomes
+
+
+def test_reproduce_and_bench_know_their_names(cli: Cli) -> None:
+    assert "did you mean 'layer-staleness'?" in cli("reproduce", "layer-stalenes").err
+    assert "did you mean 'schedule'?" in cli("bench", "schedules").err
+
+
+def test_layer_staleness_is_the_published_one(tmp_path: Path) -> None:
+    found = layer_staleness(tmp_path, updates=4000)
+    by_layer = {row[0]: row for row in found.rows}
+    bottom, top = by_layer[0], by_layer[17]
+    assert abs(float(bottom[2] or 0) - 39) < 1
+    assert abs(float(top[2] or 0) - float(top[1] or 0)) < 1
+    for layer in (0, 11, 18):
+        assert float(by_layer[layer][4] or 0) == pytest.approx(by_layer[layer][6], rel=0.04)
+    assert found.figures[0].exists()
+
+
+def test_studies_draw_and_tell(tmp_path: Path) -> None:
+    speed = gap_aware_speedup(tmp_path, workers=(1, 32), gradients=5000, runs=2)
+    assert float(speed.rows[1][1] or 0) == pytest.approx(1.22, abs=0.02)
+    backups = backup_workers(tmp_path, rounds=600, simulated_rounds=20)
+    ours = {str(row[0]): str(row[1]) for row in backups.rows}
+    straight = ours["best split, order statistics, updates interpolated straight"]
+    assert straight in ("95 + 5", "96 + 4", "97 + 3")
+    for found in (speed, backups):
+        assert found.figures[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_benchmark_compares_equal_schedules() -> None:
+    found = bench_schedule(workers=(5, 20), updates=400, repeats=1)
+    assert [row[0] for row in found.rows] == [5, 20]
+    assert all(float(cell or 0) > 0 for row in found.rows for cell in row)
