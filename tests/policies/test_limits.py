@@ -6,7 +6,7 @@ import pytest
 from same import differing
 
 import tardigrad as tg
-from tardigrad.clusters import Cluster
+from tardigrad.clusters import Absence, Cluster, Network
 from tardigrad.policies import Policy
 
 CLUSTERS = [
@@ -27,10 +27,40 @@ def made(policy: Policy, cluster: Cluster, shards: int, updates: int = 60) -> tg
 def test_limits_are_the_same_schedules(cluster: Cluster, shards: int) -> None:
     n = cluster.workers
     synchronous, asynchronous = (made(p, cluster, shards) for p in (tg.Sync(), tg.Async()))
-    for policy in (tg.Backup(0), tg.SoftSync(1)):
+    for policy in (tg.Backup(0), tg.SoftSync(1), tg.PartialPull(tg.Sync())):
         assert differing(made(policy, cluster, shards), synchronous) == [], policy
     unbounded = tg.StaleSynchronous(None), tg.StaleSynchronous(inf), tg.BoundedDelay(10**9)
     for policy in (*unbounded, tg.SoftSync(n), tg.SoftSync(n, wait=False)):
+        assert differing(made(policy, cluster, shards), asynchronous) == [], policy
+        assert differing(made(tg.PartialPull(policy), cluster, shards), asynchronous) == [], policy
+    for push in (None, n):
+        partial = made(tg.Partial(push), cluster, shards)
+        assert differing(partial, synchronous, ignore=["group_scale"]) == []
+        assert set(partial.group_scale) == {float(n)}  # linear scaling
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_deadline_never_reached_is_sync(shards: int) -> None:
+    late, synchronous = (made(p, CLUSTERS[0], shards) for p in (tg.Deadline(1e9), tg.Sync()))
+    assert differing(late, synchronous) == []
+
+
+NETWORK = Network(latency_s=20.0, jitter=2.0)
+LEAVING = (Absence(1, 300.0), Absence(2, 500.0, 1500.0), Absence(5, 1000.0, 1100.0))
+
+
+@pytest.mark.parametrize("network", [None, NETWORK], ids=["at once", "delayed"])
+@pytest.mark.parametrize("absences", [(), LEAVING], ids=["staying", "leaving"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_limits_hold_with_message_delays_and_absences(
+    shards: int, absences: tuple[Absence, ...], network: Network | None
+) -> None:
+    cluster = tg.Gamma(workers=6, network=network, absences=absences)
+    synchronous, asynchronous = (made(p, cluster, shards) for p in (tg.Sync(), tg.Async()))
+    assert differing(made(tg.Backup(0), cluster, shards), synchronous) == []
+    never = made(tg.Deadline(1e9), cluster, shards)
+    assert differing(never, synchronous, ignore=["reasons"]) == []
+    for policy in (tg.StaleSynchronous(None), tg.SoftSync(6), tg.BoundedDelay(10**9)):
         assert differing(made(policy, cluster, shards), asynchronous) == [], policy
 
 

@@ -106,6 +106,13 @@ def test_request_is_answered_when_the_version_is_there() -> None:
     assert shard.push(0) == [Apply((0,)), *releases(0, 1)]
 
 
+def test_request_of_a_worker_that_left_is_forgotten() -> None:
+    shard = Shard(Async(), 2)
+    assert shard.half.on_request(1, 1, 0.0) == []
+    shard.leave(1)
+    assert shard.push(0) == [Apply((0,)), Release(0)]
+
+
 def test_worker_that_asks_for_the_next_version_is_not_waited_for() -> None:
     """It joined while another shard was a version further, so it has nothing for this round."""
     shard = Shard(Sync(), 3)

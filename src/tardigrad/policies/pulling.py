@@ -97,8 +97,7 @@ class PullRound(PullShare):
 
     def round(self) -> int:
         if self.catch_up or self._returned:
-            newest = sorted(self.have, reverse=True)[self.share - 1]
-            self.current = max(self.current, newest)
+            self.current = sorted(self.have, reverse=True)[self.share - 1]
             self._returned = False
         return self.current
 
