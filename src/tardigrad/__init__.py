@@ -3,6 +3,7 @@
 from tardigrad import rules, schedules
 from tardigrad.clusters import Dispatcher, Gamma
 from tardigrad.engine import Diverged, History, Run, execute, simulate
+from tardigrad.links import BandwidthAware, Budget, Every, Full
 from tardigrad.policies import (
     Async,
     Backup,
@@ -24,10 +25,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Async",
     "Backup",
+    "BandwidthAware",
     "BoundedDelay",
+    "Budget",
     "Deadline",
     "Dispatcher",
     "Diverged",
+    "Every",
+    "Full",
     "FunctionTask",
     "Gamma",
     "History",

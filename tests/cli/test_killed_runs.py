@@ -14,7 +14,7 @@ SPEC = """
 updates = 2400
 checkpoint_every = 200
 evaluate_every = 100
-gap = true
+measures = ["gap", "b_staleness"]
 [task]
 name = "logistic_regression"
 sampling = "epoch"

@@ -6,7 +6,7 @@ from typing import Any
 EXAMPLE = """
 updates = 60
 seed = 7
-gap = true
+measures = ["gap"]
 
 [task]
 name = "quadratic"

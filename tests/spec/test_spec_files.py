@@ -161,7 +161,7 @@ MISTAKES = {
     "engine=fat": "engine must be one of",
     "splits=[1]": "splits[0] must be a string, got 1",
     "splits=['exam']": "got 'exam'",
-    "gap=3": "gap must be true or false, got 3",
+    "measures=['gab']": "measures must be one of 'gap', 'b_staleness', got 'gab'",
     "evaluate_every=-1": "evaluate_every must be",
     "no equals sign": "write key=value, such as rule.lr=0.01",
     ".lr=1": "write key=value",

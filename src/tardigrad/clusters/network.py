@@ -121,13 +121,17 @@ class Messages:
         # kept, because a worker's shards need not be at the same sequence number.
         self._drawn: dict[tuple[bool, int, int], list[list[float]]] = {}
 
-    def push_s(self, worker: int, shard: int, sequence: int) -> float:
-        """Seconds from a worker to a shard; `sequence` counts the pair's pushes."""
-        return self._at(False, worker, shard, sequence)
+    def push_s(self, worker: int, shard: int, sequence: int, whole: bool = True) -> float:
+        """Seconds from a worker to a shard; `sequence` counts the pair's pushes. A header alone
+        (not `whole`) has no bytes to transfer."""
+        return self._at(False, worker, shard, sequence) - (0.0 if whole else self._bytes_s(shard))
 
-    def pull_s(self, worker: int, shard: int, sequence: int) -> float:
+    def pull_s(self, worker: int, shard: int, sequence: int, whole: bool = True) -> float:
         """Seconds from a shard to a worker; `sequence` counts the pair's pulls."""
-        return self._at(True, worker, shard, sequence)
+        return self._at(True, worker, shard, sequence) - (0.0 if whole else self._bytes_s(shard))
+
+    def _bytes_s(self, shard: int) -> float:
+        return self._transfer_s * float(self._factor[shard])
 
     def up_s(self, shard: int, at_s: float) -> float:
         """The first moment from at_s on when the shard runs; infinite where it never will."""

@@ -1,7 +1,8 @@
 """The exact executor: one gradient at a time, in order, eager. The reference for all others."""
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -14,8 +15,9 @@ from tardigrad.engine.run import Diverged, History, Run
 from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.engine.versions import Versions
 from tardigrad.layout import Sharding
-from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
+from tardigrad.rules import Rule, mean
+from tardigrad.schedule import Recorder, Schedule, traffic
+from tardigrad.schedule.schedule import Ints
 from tardigrad.tasks import Task, Turn
 from tardigrad.tensors import named, restored
 
@@ -37,16 +39,42 @@ class Exact:
     """
 
     def __init__(
-        self, schedule: Schedule, task: Task, rule: Rule, sharding: Sharding, gap: bool = False
+        self,
+        schedule: Schedule,
+        task: Task,
+        rule: Rule,
+        sharding: Sharding,
+        measures: Sequence[str] = (),
     ) -> None:
-        self.schedule = schedule
+        self._begin(schedule, task, rule, sharding, measures)
+        self._schedule = schedule
+        self._merged: dict[tuple[int, int], list[int]] = schedule.merged
+        self._uses = self._uses_by(schedule.groups)
+        self._versions = Versions(schedule, np.nonzero(self._uses)[0])
+        for s, shard in enumerate(self.shards):
+            self._versions.put(s, 0, shard.sent)
+
+    def _begin(
+        self,
+        rows: Schedule | Recorder,
+        task: Task,
+        rule: Rule,
+        sharding: Sharding,
+        measures: Sequence[str],
+    ) -> None:
+        self._rows = rows
         self.task = task
         self.rule = rule
         self.sharding = sharding
-        self.measure_gap = gap
+        self.measures = measures
         self.history = History()
+        self.updated: Callable[[], None] = lambda: None
+        """Called whenever all shards have come one update further."""
         self.position = 0
         theta = task.start()
+        self.shard_bytes = tuple(
+            (b - a) * theta.element_size() for a, b in itertools.pairwise(sharding.bounds)
+        )
         self.shards = [
             Shard(
                 rule,
@@ -55,15 +83,15 @@ class Exact:
                 task.batch_size,
                 task.epoch_size,
             )
-            for s in range(schedule.shards)
+            for s in range(sharding.shards)
         ]
         self.buffers = task.start_buffers()
-        self._versions = Versions(schedule)
-        for s, shard in enumerate(self.shards):
-            self._versions.put(s, 0, shard.sent)
         self._computed: dict[int, _Computed] = {}
-        self._uses = np.bincount(schedule.group_rows, minlength=schedule.rows)
         self._member = 0
+
+    @property
+    def schedule(self) -> Schedule:
+        return self._schedule
 
     @property
     def updates(self) -> int:
@@ -79,38 +107,54 @@ class Exact:
         averages = [shard.state.average for shard in self.shards]
         return torch.cat([a[0] for a in averages]) if all(averages) else None
 
+    @property
+    def finished(self) -> bool:
+        return self.position == self.schedule.groups
+
+    @property
+    def total(self) -> int:
+        """Updates to be made in all."""
+        return self.schedule.updates
+
     def advance(self) -> None:
         """Apply the next group."""
         schedule, group = self.schedule, self.position
         self._leave(group)
         at = int(schedule.group_shard[group])
-        shard = self.shards[at]
         rows = schedule.group(group).tolist()
-        arrived = []
+        before = self.updates
+        self._apply(at, rows, float(schedule.group_scale[group]))
+        self._versions.put(at, self.shards[at].version, self.shards[at].sent)
         for row in rows:
-            computed = self._gradient(row)
-            part = self.sharding.slice(at)
-            delay = shard.version - int(schedule.read[row, at])
-            arrived.append(
-                Arrived(int(schedule.worker[row]), computed.grad[part], computed.view[part], delay)
-            )
-        if at == 0:
-            self._record(rows, arrived, shard)
-        shard.apply(arrived, float(schedule.group_scale[group]))
-        self._versions.put(at, shard.version, shard.sent)
-        for row in rows:
-            self._uses[row] -= 1
-            if not self._uses[row]:
-                del self._computed[row]
+            for used in (*self._merged.get((row, at), ()), row):
+                self._uses[used] -= 1
+                if not self._uses[used]:
+                    del self._computed[used]
         self.position += 1
+        if self.updates > before:
+            self.updated()
+
+    def _apply(self, at: int, rows: Sequence[int], scale: float) -> None:
+        """One group of rows at one shard; a row brings with it those that were merged into it."""
+        shard, part = self.shards[at], self.sharding.slice(at)
+        arrived, together = [], []
+        for row in rows:
+            merged = [self._gradient(r) for r in self._merged.get((row, at), ())]
+            own = self._gradient(row)
+            together += [*merged, own]
+            grad = mean([computed.grad[part] for computed in (*merged, own)])
+            delay = shard.version - int(self._rows.read[row][at])
+            worker = int(self._rows.worker[row])
+            arrived.append(Arrived(worker, grad, own.view[part], delay, 1 + len(merged)))
+        if at == 0:
+            self._record(rows, together)
+        shard.apply(arrived, scale)
 
     def _gradient(self, row: int) -> _Computed:
         computed = self._computed.get(row)
         if computed is None:
-            schedule = self.schedule
-            worker, step = int(schedule.worker[row]), int(schedule.step[row])
-            view = self._versions.view(schedule.read[row].tolist())
-            loss, grad, buffers = self.task.gradient(view, Turn(worker, step, row))
+            worker, view = int(self._rows.worker[row]), self._view(row)
+            loss, grad, buffers = self.task.gradient(view, self._turn(row))
             value = float(loss)
             if not math.isfinite(value):
                 raise Diverged(self.updates, worker, value)
@@ -118,17 +162,42 @@ class Exact:
             self._computed[row] = computed
         return computed
 
-    def _record(self, rows: list[int], arrived: list[Arrived], shard: Shard) -> None:
-        """Losses and running buffers follow shard 0, in order of application."""
-        losses = [self._computed[row].loss for row in rows]
-        self.history.loss.append(sum(losses) / len(losses))
+    def _turn(self, row: int) -> Turn:
+        return Turn(int(self._rows.worker[row]), int(self._rows.step[row]), row)
+
+    def _view(self, row: int) -> Tensor:
+        """What the row's gradient is computed at; asked once per row."""
+        return self._versions.view(self.schedule.read[row].tolist())
+
+    def _record(self, rows: Sequence[int], together: Sequence[_Computed]) -> None:
+        """Losses, running buffers and measures follow shard 0, in order of application."""
+        self.history.loss.append(sum(c.loss for c in together) / len(together))
+        for computed in together:
+            if computed.buffers:
+                self.buffers = self.task.fold(self.buffers, computed.buffers)
         for row in rows:
-            if self._computed[row].buffers:
-                self.buffers = self.task.fold(self.buffers, self._computed[row].buffers)
-        if self.measure_gap:
-            for push in arrived:
-                distance = torch.linalg.vector_norm(shard.theta - push.view)
-                self.history.gap.append(float(distance) / math.sqrt(len(push.view)))
+            if "gap" in self.measures:
+                part = self.sharding.slice(0)
+                distance = self.shards[0].theta - self._computed[row].view[part]
+                norm = float(torch.linalg.vector_norm(distance))
+                self.history.gap.append(norm / math.sqrt(len(distance)))
+            if "b_staleness" in self.measures:
+                now = self.task.gradient(self.params, self._turn(row))
+                change = self._computed[row].grad - self.rule.prepare(now.grad)
+                self.history.b_staleness.append(float(torch.linalg.vector_norm(change)))
+
+    def _uses_by(self, groups: int) -> Ints:
+        """How often each row's gradient is asked for by the first so many groups."""
+        schedule = self.schedule
+        entries = int(schedule.group_start[groups])
+        rows = schedule.group_rows[:entries]
+        uses = np.bincount(rows, minlength=schedule.rows)
+        if self._merged:
+            shards = np.repeat(schedule.group_shard, np.diff(schedule.group_start))[:entries]
+            for pair in zip(rows.tolist(), shards.tolist(), strict=True):
+                for row in self._merged.get(pair, ()):
+                    uses[row] += 1
+        return uses
 
     def _leave(self, group: int) -> None:
         """Workers that left before this group take their rows with them."""
@@ -144,11 +213,23 @@ class Exact:
 
     def run(self) -> Run:
         """What there is now, as a result."""
-        return Run(self.params, self.history, self.schedule, self.buffers, self.average)
+        schedule = self.schedule
+        return Run(
+            self.params,
+            self.history,
+            schedule,
+            self.buffers,
+            self.average,
+            traffic(schedule, self.shard_bytes),
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything needed to go on from here, by name."""
-        out = self._versions.tensors()
+        return self._versions.tensors() | self._numbers()
+
+    def _numbers(self) -> dict[str, Tensor]:
+        """The shards, the running buffers and the gradients in hand."""
+        out: dict[str, Tensor] = {}
         for s, shard in enumerate(self.shards):
             out |= shard.tensors(f"shard.{s}")
         out |= named(self.buffers, "buffers")
@@ -171,10 +252,24 @@ class Exact:
             "records": self.history.records,
             "loss": self.history.loss,
             "gap": self.history.gap,
+            "b_staleness": self.history.b_staleness,
         }
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from what `tensors` and `facts` saved; another run's are refused."""
+        self._check_same(tensors, facts)
+        self.position, self._member = facts["position"], facts["member"]
+        self._restore_numbers(tensors, facts)
+        before = self._uses_by(self.position)
+        self._uses -= before
+        reads: dict[tuple[int, int], int] = {}
+        for row in np.nonzero(before)[0].tolist():
+            for shard_index, version in enumerate(self.schedule.read[row].tolist()):
+                where = (shard_index, version)
+                reads[where] = reads.get(where, 0) + 1
+        self._versions.restore(tensors, reads)
+
+    def _check_same(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         require(
             facts["schedule"] == self._digest,
             "the checkpoint belongs to a run of another schedule: resume with the schedule it was "
@@ -184,19 +279,12 @@ class Exact:
             at = f"shard.{s}."
             saved = {name: tensor for name, tensor in tensors.items() if name.startswith(at)}
             _check_fits(shard.tensors(f"shard.{s}"), saved)
-        self.position, self._member = facts["position"], facts["member"]
-        self.history = History(facts["records"], facts["loss"], facts["gap"])
+
+    def _restore_numbers(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        self.history = History(facts["records"], facts["loss"], facts["gap"], facts["b_staleness"])
         for s, shard in enumerate(self.shards):
             shard.restore(f"shard.{s}", tensors, facts["shards"][s])
         self.buffers = restored(self.buffers, tensors, "buffers")
-        done = self.schedule.group_rows[: self.schedule.group_start[self.position]]
-        self._uses -= np.bincount(done, minlength=self.schedule.rows)
-        reads: dict[tuple[int, int], int] = {}
-        for row in np.unique(done).tolist():
-            for shard_index, version in enumerate(self.schedule.read[row].tolist()):
-                where = (shard_index, version)
-                reads[where] = reads.get(where, 0) + 1
-        self._versions.restore(tensors, reads)
         for name, (loss, buffers) in facts["computed"].items():
             at = f"computed.{name}"
             self._computed[int(name)] = _Computed(

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -11,14 +11,17 @@ from tardigrad.checks import count, one_of, require
 from tardigrad.clusters import Cluster
 from tardigrad.engine.checkpoint import load_checkpoint, save_checkpoint
 from tardigrad.engine.exact import Exact
+from tardigrad.engine.lockstep import Lockstep
 from tardigrad.engine.run import Diverged, Run
 from tardigrad.layout import Sharding
-from tardigrad.policies import Policy
+from tardigrad.links import Link
+from tardigrad.policies import Async, Policy
 from tardigrad.rules import Gap, Rule
-from tardigrad.schedule import Schedule, schedule, validate
+from tardigrad.schedule import Schedule, check_control, schedule, traffic, validate
 from tardigrad.tasks import Task
 
 CHECKPOINT = "checkpoint.safetensors"
+MEASURES = ("gap", "b_staleness")
 Engine = Literal["auto", "exact"]
 
 
@@ -42,7 +45,7 @@ def execute(
     shard_by: Literal["slice", "tensor"] = "slice",
     evaluate_every: int = 0,
     splits: Sequence[str] = ("validation",),
-    gap: bool = False,
+    measures: Sequence[str] = (),
     folder: Path | None = None,
     checkpoint_every: int = 0,
     resume: bool = False,
@@ -53,37 +56,66 @@ def execute(
     Args:
         evaluate_every: evaluate on `splits` at the start, after every so many updates, and at the
             end; 0 never.
-        gap: record the gap of every applied gradient.
+        measures: what to record of every gradient applied at shard 0: "gap" (the distance of its
+            view from θ) and "b_staleness" (how much the gradient itself has changed since, at the
+            price of computing it twice).
         folder: where checkpoints go, every `checkpoint_every` updates and at the end.
         resume: go on from the folder's checkpoint, if there is one.
         watch: called after every update.
     """
     one_of("engine", engine, ("auto", "exact"))
-    count("evaluate_every", evaluate_every, least=0)
-    count("checkpoint_every", checkpoint_every, least=0)
+    check_measures(measures)
     validate(schedule)
     sharding = divide(task, rule, schedule.shards, shard_by)
-    execution = Exact(schedule, task, rule, sharding, gap)
+    execution = Exact(schedule, task, rule, sharding, measures)
+    return _drive(execution, evaluate_every, splits, folder, checkpoint_every, resume, watch)
+
+
+def _drive(
+    execution: Exact,
+    evaluate_every: int = 0,
+    splits: Sequence[str] = ("validation",),
+    folder: Path | None = None,
+    checkpoint_every: int = 0,
+    resume: bool = False,
+    watch: Watch | None = None,
+) -> Run:
+    """Advance to the end."""
+    count("evaluate_every", evaluate_every, least=0)
+    count("checkpoint_every", checkpoint_every, least=0)
     checkpoint = None if folder is None else folder / CHECKPOINT
     if resume and checkpoint is not None and checkpoint.exists():
         execution.restore(*load_checkpoint(checkpoint))
     started = time.perf_counter()
-    while True:
-        updates, last = execution.updates, execution.position == schedule.groups
-        if evaluate_every and (last or updates % evaluate_every == 0):
-            _check_finite(execution)
-            _evaluate(execution, splits, time.perf_counter() - started)
-        if checkpoint is not None and (
-            last or (checkpoint_every and updates and updates % checkpoint_every == 0)
-        ):
+
+    def evaluate() -> None:
+        _check_finite(execution)
+        _evaluate(execution, splits, time.perf_counter() - started)
+
+    def updated() -> None:
+        if evaluate_every and execution.updates % evaluate_every == 0:
+            evaluate()
+        if watch is not None:
+            watch(Tick(execution.updates, execution.total, execution.history.loss[-1]))
+
+    def save() -> None:
+        if checkpoint is not None:
             _check_finite(execution)  # the last good checkpoint must stay
             save_checkpoint(checkpoint, execution.tensors(), execution.facts())
-        if last:
-            return execution.run()
-        while execution.updates == updates and execution.position < schedule.groups:
-            execution.advance()
-        if watch is not None:
-            watch(Tick(execution.updates, schedule.updates, execution.history.loss[-1]))
+
+    if evaluate_every and not execution.updates:
+        evaluate()
+    execution.updated = updated
+    while not execution.finished:
+        before = execution.updates
+        execution.advance()
+        moved = before < execution.updates and not execution.finished
+        if moved and checkpoint_every and execution.updates % checkpoint_every == 0:
+            save()
+    if evaluate_every:
+        evaluate()
+    save()
+    return execution.run()
 
 
 def simulate(
@@ -93,13 +125,54 @@ def simulate(
     cluster: Cluster | None = None,
     updates: int = 1000,
     seed: int = 0,
-    shards: int = 1,
+    shards: int | Literal["tensor"] = 1,
     engine: Engine = "auto",
-    **options: object,
+    link: Link | None = None,
+    **options: Any,
 ) -> Run:
-    """Make the schedule of a policy on a cluster and execute it; `options` as in `execute`."""
-    made = schedule(policy, cluster, updates, seed, shards)
-    return execute(made, task, rule, engine, **options)  # type: ignore[arg-type]
+    """Make the schedule of a policy on a cluster and execute it; `options` as in `execute`.
+
+    `shards="tensor"` makes each tensor a shard of its own, with its own version: what a link then
+    decides, it decides per tensor.
+    """
+    if shards == "tensor":
+        shards, options["shard_by"] = len(task.layout.names), "tensor"
+    if link is None or not link.reads_deviation:
+        made = schedule(policy, cluster, updates, seed, shards, link)
+        return execute(made, task, rule, engine, **options)
+    return _simulate_together(
+        task, rule, policy or Async(), cluster, updates, seed, shards, engine, link, **options
+    )
+
+
+def _simulate_together(
+    task: Task,
+    rule: Rule,
+    policy: Policy,
+    cluster: Cluster | None,
+    updates: int,
+    seed: int,
+    shards: int,
+    engine: Engine,
+    link: Link,
+    shard_by: Literal["slice", "tensor"] = "slice",
+    measures: Sequence[str] = (),
+    **options: Any,
+) -> Run:
+    """As `simulate`, where the link reads tensors."""
+    require(
+        engine in ("auto", "exact"),
+        f"{type(link).__name__} decides by tensors, so the schedule is executed while it is being "
+        f'made, by engine = "exact"; got engine = {engine!r}',
+    )
+    check_measures(measures)
+    about = check_control(policy, cluster, updates, seed, shards, link)
+    assert cluster is not None
+    sharding = divide(task, rule, shards, shard_by)
+    execution = Lockstep(
+        task, rule, sharding, policy, cluster, updates, seed, link, about, measures
+    )
+    return _drive(execution, **options)
 
 
 def _evaluate(execution: Exact, splits: Sequence[str], wall_s: float) -> None:
@@ -120,6 +193,7 @@ def _evaluate(execution: Exact, splits: Sequence[str], wall_s: float) -> None:
         record["epoch"] = record["samples"] / execution.task.epoch_size
     if recent:
         record["batch_loss"] = sum(recent) / len(recent)
+    record |= traffic(schedule, execution.shard_bytes, done).record()
     for split in splits:
         measured = execution.task.evaluate(execution.params, execution.buffers, split)
         record |= {f"{split}_{name}": value for name, value in measured.items()}
@@ -127,6 +201,12 @@ def _evaluate(execution: Exact, splits: Sequence[str], wall_s: float) -> None:
             averaged = execution.task.evaluate(execution.average, execution.buffers, split)
             record |= {f"{split}_{name}_ema": value for name, value in averaged.items()}
     records.append(record)
+
+
+def check_measures(measures: Sequence[str]) -> None:
+    require(not isinstance(measures, str), f'measures is a list of names, such as ["{measures}"]')
+    for name in measures:
+        one_of("measures", name, MEASURES)
 
 
 def _check_finite(execution: Exact) -> None:

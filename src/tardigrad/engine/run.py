@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from tardigrad.schedule import Schedule
+from tardigrad.schedule import Schedule, Traffic
 
 
 class Diverged(ArithmeticError):
@@ -20,13 +20,18 @@ class Diverged(ArithmeticError):
 
 @dataclass
 class History:
-    """`records`: one dictionary per evaluation, the first before any update. `loss`: the mean
-    batch loss of each update (of shard 0, where there are several). `gap`: where measured, the root
-    mean square of θ − view per gradient applied at shard 0."""
+    """How a run went.
+
+    `records`: one dictionary per evaluation, the first before any update. `loss`: the mean batch
+    loss of each update (of shard 0, where there are several). Where measured, one per gradient
+    applied at shard 0: `gap`, the root mean square of θ − view; `b_staleness`, ‖g(view) − g(θ)‖
+    over all parameters, both gradients on the same batch.
+    """
 
     records: list[dict[str, float]] = field(default_factory=list)
     loss: list[float] = field(default_factory=list)
     gap: list[float] = field(default_factory=list)
+    b_staleness: list[float] = field(default_factory=list)
 
     def column(self, name: str) -> list[float]:
         """One quantity over the evaluations that have it."""
@@ -35,10 +40,12 @@ class History:
 
 @dataclass
 class Run:
-    """The end of a run. `average` is the running average of θ, where the rule keeps one."""
+    """The end of a run. `average` is the running average of θ, where the rule keeps one; `traffic`
+    counts what crossed the wire, both ways."""
 
     params: Tensor
     history: History
     schedule: Schedule
     buffers: tuple[Tensor, ...] = ()
     average: Tensor | None = None
+    traffic: Traffic | None = None

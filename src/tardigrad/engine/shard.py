@@ -18,12 +18,14 @@ from tardigrad.tensors import named, restored
 
 
 class Arrived(NamedTuple):
-    """One gradient's slice for this shard, the view's slice, and how late it is."""
+    """One gradient's slice for this shard, the view's slice, how late it is, and how many gradients
+    it is the mean of (more than one where a link held some back)."""
 
     worker: int
     grad: Tensor
     view: Tensor
     delay: int
+    gradients: int = 1
 
 
 class Shard:
@@ -65,7 +67,7 @@ class Shard:
         self.theta, self.state, self.sent = theta, state, sent
         self.owns |= dict(zip(workers, new_owns, strict=True))
         self.version += 1
-        self.samples += len(arrived) * self.batch_size
+        self.samples += sum(a.gradients for a in arrived) * self.batch_size
 
     def leave(self, worker: int) -> None:
         """A worker has gone for good; what is sent changes with the next update."""

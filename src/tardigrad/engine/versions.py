@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from tardigrad.schedule import Schedule
+from tardigrad.schedule.schedule import Ints
 
 
 class Versions:
     """What each shard has sent, by version, for as long as a gradient to come was read from it."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        wanted = np.unique(schedule.group_rows)
+    def __init__(self, schedule: Schedule, wanted: Ints) -> None:
+        """`wanted`: the rows whose gradients will be computed."""
         self._reads: list[dict[int, int]] = []
         for shard in range(schedule.shards):
             versions, counts = np.unique(schedule.read[wanted, shard], return_counts=True)

@@ -16,6 +16,10 @@ class Async(Policy):
 
     wait: bool = True
 
+    @property
+    def asynchronous(self) -> bool:
+        return True
+
     def push_half(self, workers: Iterable[int]) -> PushHalf:
         return _AsyncHalf(workers, self.wait)
 

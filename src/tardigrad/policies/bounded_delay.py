@@ -23,6 +23,10 @@ class BoundedDelay(Policy):
     def __post_init__(self) -> None:
         count("max_delay", self.max_delay, least=0)
 
+    @property
+    def asynchronous(self) -> bool:
+        return True
+
     def push_half(self, workers: Iterable[int]) -> PushHalf:
         return _BoundedDelayHalf(workers, self.max_delay)
 

@@ -82,10 +82,11 @@ class PushHalf(ABC):
         self._requests: dict[int, int] = {}
 
     def on_push(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        commands = self.pushed(arrival, now_s)
-        if arrival.worker not in self.members:  # pushed before it left
-            commands = [c for c in commands if c != Release(arrival.worker)]
-        return self._answered(commands)
+        return self._of_worker(arrival.worker, self.pushed(arrival, now_s))
+
+    def on_header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        """A push whose gradient a link held back, to come averaged into the worker's next one."""
+        return self._of_worker(arrival.worker, self.header(arrival, now_s))
 
     def on_timer(self, token: int, now_s: float) -> list[ShardCommand]:
         return self._answered(self.timer(token, now_s))
@@ -111,6 +112,11 @@ class PushHalf(ABC):
         """A worker waits for this version, so that it will push nothing for an earlier one."""
         return []
 
+    def header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        """A worker has pushed, but there is nothing to apply: answer it. A policy that counts steps
+        counts this one. Only where `Policy.asynchronous`."""
+        return [Release(arrival.worker)]
+
     def timer(self, token: int, now_s: float) -> list[ShardCommand]:
         """A timer set by this half has run out; its token tells whether it still matters."""
         return []
@@ -131,6 +137,11 @@ class PushHalf(ABC):
         self.version += 1
         ordered = sorted(arrivals, key=lambda a: (a.worker, a.step))
         return Apply(tuple(a.row for a in ordered), scale)
+
+    def _of_worker(self, worker: int, commands: list[ShardCommand]) -> list[ShardCommand]:
+        if worker not in self.members:  # pushed before it left
+            commands = [c for c in commands if c != Release(worker)]
+        return self._answered(commands)
 
     def _answered(self, commands: list[ShardCommand]) -> list[ShardCommand]:
         if self._requests:
@@ -173,6 +184,11 @@ class Policy(ABC):
     @property
     def needs_clock(self) -> bool:
         """Whether it sets timers, which a clockless dispatcher cannot serve."""
+        return False
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether a shard can answer a push without its gradient, which a link may hold back."""
         return False
 
     def check(self, workers: int, shards: int) -> None:

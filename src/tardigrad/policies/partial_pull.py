@@ -49,6 +49,10 @@ class PartialPull(Policy):
     def needs_clock(self) -> bool:
         return self.pull_timeout_s > 0 or self.policy.needs_clock
 
+    @property
+    def asynchronous(self) -> bool:
+        return self.policy.asynchronous
+
     def check(self, workers: int, shards: int) -> None:
         self.policy.check(workers, shards)
 

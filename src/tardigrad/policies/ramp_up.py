@@ -41,6 +41,10 @@ class RampUp(Policy):
     def needs_clock(self) -> bool:
         return self.policy.needs_clock
 
+    @property
+    def asynchronous(self) -> bool:
+        return self.policy.asynchronous
+
     def check(self, workers: int, shards: int) -> None:
         self.policy.check(workers, shards)
 
@@ -73,6 +77,9 @@ class _RampUpHalf(PushHalf):
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         return self._grow(self._inner.on_push(arrival, now_s), now_s)
+
+    def header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        return self._grow(self._inner.on_header(arrival, now_s), now_s)
 
     def timer(self, token: int, now_s: float) -> list[ShardCommand]:
         return self._grow(self._inner.on_timer(token, now_s), now_s)

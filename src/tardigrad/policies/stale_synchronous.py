@@ -39,6 +39,10 @@ class StaleSynchronous(Policy):
             f"got {bound!r}",
         )
 
+    @property
+    def asynchronous(self) -> bool:
+        return True
+
     def push_half(self, workers: Iterable[int]) -> PushHalf:
         return _StaleSynchronousHalf(workers, inf if self.bound is None else self.bound)
 
@@ -53,16 +57,21 @@ class _StaleSynchronousHalf(PushHalf):
         self._held: list[tuple[int, int]] = []  # (worker, clock) of pushes not answered yet
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        update = self.apply([arrival])
-        worker = arrival.worker
+        return [self.apply([arrival]), *self._step(arrival.worker)]
+
+    def header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        return self._step(arrival.worker)
+
+    def _step(self, worker: int) -> list[ShardCommand]:
+        """One more step of this worker: answer it, and those it held back, if they may go on."""
         if worker not in self.members:
-            return [update]
+            return []
         clock = self._clocks[worker] + 1
         self._place(worker, clock)
         if clock - self.slowest <= self.bound and not self._held:
-            return [update, Release(worker)]
+            return [Release(worker)]
         self._held.append((worker, clock))
-        return [update, *self._admit()]
+        return self._admit()
 
     def joined(self, worker: int, now_s: float) -> list[ShardCommand]:
         self._place(worker, self.slowest)

@@ -6,7 +6,7 @@ served, before the next event is taken.
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tardigrad.clusters import Absence, Messages
@@ -24,6 +24,7 @@ from tardigrad.policies import (
 from tardigrad.policies.machine import ShardCommand, WorkerCommand
 from tardigrad.schedule.recorder import Recorder
 from tardigrad.schedule.sources import ARRIVAL, DECISION, Source
+from tardigrad.schedule.wire import Wire
 
 
 class Loop:
@@ -47,6 +48,8 @@ class Loop:
         self.push_halves: list[PushHalf] = [policy.push_half(workers) for _ in range(shards)]
         self.pull_halves: list[PullHalf] = [policy.pull_half(shards) for _ in workers]
         self.messages: Messages | None = None
+        self.wire: Wire | None = None
+        """What a link lets through; None: everything."""
         self.now_s = 0.0
         self._present = set(workers)
         self._pushes: dict[tuple[int, int], int] = {}
@@ -58,6 +61,7 @@ class Loop:
         self._handlers: dict[str, Callable[..., None]] = {
             "finished": self._finished,
             "push": self._arrived,
+            "header": self._header,
             "pull": self._pulled,
             "request": self._requested,
             "shard_timer": self._shard_timer,
@@ -74,6 +78,11 @@ class Loop:
                 self.source.put(absence.returns_s, ARRIVAL, "join", (absence.worker,))
 
     def run(self) -> None:
+        for _ in self.events():
+            pass
+
+    def events(self) -> Iterator[None]:
+        """Run, pausing after the start and each event, when all that follows at once is done."""
         for worker, half in enumerate(self.pull_halves):
             self._do_worker(worker, half.begin())
         handlers, inbox = self._handlers, self._inbox
@@ -81,6 +90,7 @@ class Loop:
             while inbox:
                 kind, payload = inbox.popleft()
                 handlers[kind](*payload)
+            yield
             if not self._short:
                 return
             event = self.source.pop()
@@ -104,24 +114,37 @@ class Loop:
         self._do_worker(worker, self.pull_halves[worker].finished(self.now_s))
         for shard, version in enumerate(read):
             self._push(shard, Arrival(row, worker, step, stamp, version))
+        record.let_go(row)
 
     def _push(self, shard: int, arrival: Arrival) -> None:
+        kind, whole = "push", True
+        if self.wire is not None:
+            arrives, whole = self.wire.push(shard, arrival, self.now_s)
+            if arrives is None:
+                kind = "header"
+            else:
+                arrival = arrives
         if self.messages is None:
-            self._inbox.append(("push", (shard, arrival)))
+            self._inbox.append((kind, (shard, arrival)))
             return
         pair = (arrival.worker, shard)
         sequence = self._pushes[pair] = self._pushes.get(pair, -1) + 1
-        at_s = self.now_s + self.messages.push_s(*pair, sequence)
-        self._at_shard(shard, at_s, ARRIVAL, "push", (shard, arrival))
+        at_s = self.now_s + self.messages.push_s(*pair, sequence, whole)
+        self._at_shard(shard, at_s, ARRIVAL, kind, (shard, arrival))
 
     def _pull(self, worker: int, shard: int, version: int) -> None:
+        reply: tuple[Any, ...] = (worker, shard, version)
+        whole = True
+        if self.wire is not None:
+            whole, deviation = self.wire.reply(worker, shard, version, self.now_s)
+            reply = (*reply, whole, deviation)
         if self.messages is None:
-            self._inbox.append(("pull", (worker, shard, version)))
+            self._inbox.append(("pull", reply))
             return
         pair = (worker, shard)
         sequence = self._pulls[pair] = self._pulls.get(pair, -1) + 1
-        at_s = self.now_s + self.messages.pull_s(*pair, sequence)
-        self.source.put(at_s, ARRIVAL, "pull", (worker, shard, version))
+        at_s = self.now_s + self.messages.pull_s(*pair, sequence, whole)
+        self.source.put(at_s, ARRIVAL, "pull", reply)
 
     def _at_shard(
         self, shard: int, at_s: float, priority: int, kind: str, payload: tuple[Any, ...]
@@ -135,14 +158,32 @@ class Loop:
     def _arrived(self, shard: int, arrival: Arrival) -> None:
         half = self.push_halves[shard]
         if self.updates is not None and half.version >= self.updates:
+            self.recorder.let_go(arrival.row)
             self._do_shard(shard, [Release(arrival.worker)])
         else:
             self._do_shard(shard, half.on_push(arrival, self.now_s))
 
-    def _pulled(self, worker: int, shard: int, version: int) -> None:
-        if worker in self._present:
-            half = self.pull_halves[worker]
-            self._do_worker(worker, half.pulled(shard, version, self.now_s))
+    def _header(self, shard: int, arrival: Arrival) -> None:
+        """A push whose gradient stayed behind, to come averaged with a later one."""
+        half = self.push_halves[shard]
+        if self.updates is not None and half.version >= self.updates:
+            self._do_shard(shard, [Release(arrival.worker)])
+        else:
+            self._do_shard(shard, half.on_header(arrival, self.now_s))
+
+    def _pulled(
+        self, worker: int, shard: int, version: int, whole: bool = True, deviation: float = 1.0
+    ) -> None:
+        if worker not in self._present:
+            return
+        half = self.pull_halves[worker]
+        # The policy goes by the header; the view has the version only if the tensor came with it.
+        commands = half.pulled(shard, version, self.now_s)
+        if self.wire is not None:
+            self.wire.hear(worker, shard, deviation)
+            if whole:
+                self.wire.receive(worker, shard, version, kept=half.have[shard] == version)
+        self._do_worker(worker, commands)
 
     def _requested(self, shard: int, worker: int, at_least: int) -> None:
         self._do_shard(shard, self.push_halves[shard].on_request(worker, at_least, self.now_s))
@@ -198,6 +239,8 @@ class Loop:
         self._present.discard(worker)
         self.source.abandon(worker)
         self.recorder.member(worker, False, self.now_s)
+        if self.wire is not None:
+            self.wire.leave(worker, self.now_s)
         for shard, half in enumerate(self.push_halves):
             self._do_shard(shard, half.on_leave(worker, self.now_s))
 
@@ -212,7 +255,7 @@ class Loop:
 
     def _start(self, worker: int, stamp: int) -> None:
         step = self._step[worker]
-        read = self.pull_halves[worker].have
+        read = self.pull_halves[worker].have if self.wire is None else self.wire.view[worker]
         self._row[worker] = self.recorder.start(worker, step, stamp, read, self.now_s)
         self._step[worker] = step + 1
         self.source.compute(worker, step, self.now_s)

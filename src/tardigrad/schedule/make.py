@@ -1,7 +1,7 @@
 """Making schedules: from a time model, or from a given order of arrivals."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -9,12 +9,14 @@ import numpy as np
 
 from tardigrad.checks import count, require
 from tardigrad.clusters import Clockless, Cluster, FixedOrder, TimedCluster
+from tardigrad.links import Full, Gate, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.schedule.bulk import bulk_schedule
 from tardigrad.schedule.loop import Loop
 from tardigrad.schedule.recorder import Recorder
 from tardigrad.schedule.schedule import Schedule
 from tardigrad.schedule.sources import Dispatched, Source, Timed
+from tardigrad.schedule.wire import Wire
 
 
 def schedule(
@@ -23,6 +25,7 @@ def schedule(
     updates: int = 1000,
     seed: int = 0,
     shards: int = 1,
+    link: Link | None = None,
     bulk: bool = True,
 ) -> Schedule:
     """Let the policy meet the time model until every shard has made `updates` updates.
@@ -30,26 +33,65 @@ def schedule(
     All workers start at time 0 from version 0. `bulk=False` takes the event loop even where a
     closed form gives the same schedule at once.
     """
-    policy = policy or Async()
+    policy, link = policy or Async(), link or Full()
+    about = check_control(policy, cluster, updates, seed, shards, link)
+    assert cluster is not None
+    require(
+        not link.reads_deviation,
+        f"{type(link).__name__} decides by the gradient's deviation, which a schedule without "
+        "tensors does not have: use tg.simulate(task, rule, …, link=…), which makes and executes "
+        "it together",
+    )
+    gate = link.realise(seed, [0] * shards)
+    if bulk and gate is None:
+        made = bulk_schedule(policy, cluster, updates, seed, shards, about)
+        if made is not None:
+            return made
+    recorder = Recorder(cluster.workers, shards, clockless=isinstance(cluster, Clockless))
+    recorder.about = about
+    control(policy, cluster, updates, seed, recorder, link, gate).run()
+    return recorder.schedule()
+
+
+def control(
+    policy: Policy,
+    cluster: Cluster,
+    updates: int,
+    seed: int,
+    recorder: Recorder,
+    link: Link,
+    gate: Gate | None,
+    deviation: Callable[[int], float] | None = None,
+) -> Loop:
+    """The event loop of these parts, ready to run into the recorder."""
+    loop = Loop(policy, _source(cluster, seed), recorder, updates)
+    if gate is not None:
+        loop.wire = Wire(link, gate, recorder, deviation)
+    if isinstance(cluster, TimedCluster):
+        if cluster.network is not None:
+            loop.messages = cluster.network.realise(seed, cluster.workers, recorder.shards)
+        loop.expect(cluster.absences)
+    return loop
+
+
+def check_control(
+    policy: Policy, cluster: Cluster | None, updates: int, seed: int, shards: int, link: Link
+) -> dict[str, Any]:
+    """Refuse parts that cannot work together; else what made the schedule, for people."""
     if cluster is None:
         raise ValueError("cluster is missing: give one, such as cluster=tg.Gamma(workers=32)")
     count("updates", updates)
     count("shards", shards)
     count("seed", seed, least=0)
     _check(policy, cluster.workers, shards, clockless=isinstance(cluster, Clockless))
-    about = {"policy": _about(policy), "cluster": _about(cluster), "seed": seed}
-    made = bulk_schedule(policy, cluster, updates, seed, shards, about) if bulk else None
-    if made is not None:
-        return made
-    recorder = Recorder(cluster.workers, shards, clockless=isinstance(cluster, Clockless))
-    recorder.about = about
-    loop = Loop(policy, _source(cluster, seed), recorder, updates)
-    if isinstance(cluster, TimedCluster):
-        if cluster.network is not None:
-            loop.messages = cluster.network.realise(seed, cluster.workers, shards)
-        loop.expect(cluster.absences)
-    loop.run()
-    return recorder.schedule()
+    require(
+        policy.asynchronous or not (link.withholds_pushes and link.on_drop == "average"),
+        f"{type(link).__name__} averages gradients that it does not send into a later push, but "
+        f"{type(policy).__name__} waits for every worker's gradient of a round: use an "
+        'asynchronous policy, or on_drop="reapply"',
+    )
+    described = {"policy": policy, "cluster": cluster, "link": link}
+    return {name: _about(part) for name, part in described.items()} | {"seed": seed}
 
 
 def schedule_from_order(

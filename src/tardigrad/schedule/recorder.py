@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from tardigrad.schedule.schedule import Schedule
+from tardigrad.schedule.schedule import MERGED, Schedule
 
 
 class Recorder:
-    """Growing lists behind a Schedule; the simulator and the Ray runtime both write here."""
+    """Growing lists behind a Schedule; the simulator and the Ray runtime both write here.
+
+    `hold`, `let_go`, `sent` and `received` record nothing: whoever executes while the schedule is
+    being made learns from them which gradients and versions may still be asked for.
+    """
 
     def __init__(self, workers: int, shards: int, clockless: bool = False) -> None:
         self.workers = workers
@@ -29,6 +33,7 @@ class Recorder:
         self.group_rows: list[int] = []
         self.drops: list[tuple[int, int, float, str, int]] = []
         self.members: list[tuple[int, int, float, int]] = []
+        self.crossings: list[tuple[int, int, int, int, float, int, float]] = []
         self.about: dict[str, Any] = {}
 
     def start(self, worker: int, step: int, stamp: int, read: Sequence[int], now_s: float) -> int:
@@ -57,6 +62,35 @@ class Recorder:
     def member(self, worker: int, joined: bool, now_s: float) -> None:
         self.members.append((worker, int(joined), now_s, len(self.group_shard)))
 
+    def merge(self, shard: int, into: int, rows: Sequence[int], now_s: float) -> None:
+        """These gradients of the same worker go with row `into`, averaged."""
+        self.drops.extend((row, shard, now_s, MERGED, len(self.group_shard)) for row in rows)
+
+    def crossing(
+        self,
+        worker: int,
+        shard: int,
+        pull: bool,
+        crosses: bool,
+        now_s: float,
+        deviation: float = math.nan,
+    ) -> None:
+        """A link has decided on one push or reply."""
+        after = len(self.group_shard)
+        self.crossings.append((worker, shard, int(pull), int(crosses), now_s, after, deviation))
+
+    def hold(self, row: int) -> None:
+        """A message, a server's memory or a worker's average refers to this gradient."""
+
+    def let_go(self, row: int) -> None:
+        """One that held this gradient does so no longer."""
+
+    def sent(self, worker: int, shard: int, version: int) -> None:
+        """The shard's parameters, of this version, are on their way to the worker."""
+
+    def received(self, worker: int, shard: int, version: int, kept: bool) -> None:
+        """They have come, and are now in the worker's view or were not wanted any more."""
+
     def schedule(self) -> Schedule:
         reasons = tuple(sorted({d[3] for d in self.drops}))
         rows = len(self.worker)
@@ -83,6 +117,13 @@ class Recorder:
             member_joined=_ints([m[1] for m in self.members]),
             member_time_s=_floats([m[2] for m in self.members]),
             member_after=_ints([m[3] for m in self.members]),
+            wire_worker=_ints([c[0] for c in self.crossings]),
+            wire_shard=_ints([c[1] for c in self.crossings]),
+            wire_pull=_ints([c[2] for c in self.crossings]),
+            wire_sent=_ints([c[3] for c in self.crossings]),
+            wire_time_s=_floats([c[4] for c in self.crossings]),
+            wire_after=_ints([c[5] for c in self.crossings]),
+            wire_deviation=_floats([c[6] for c in self.crossings]),
             reasons=reasons,
             clockless=self.clockless,
             about=self.about,

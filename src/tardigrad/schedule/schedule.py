@@ -20,7 +20,15 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 MERGED = "merged"
-"""Not sent, but averaged into the same worker's next push (a link's doing): taught later."""
+"""Held back by a link, and averaged into the same worker's next push to that shard."""
+
+
+def _no_ints() -> Ints:
+    return np.empty(0, dtype=np.int64)
+
+
+def _no_floats() -> Floats:
+    return np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +38,9 @@ class Schedule:
     Rows that were still being computed or travelling at the end are there too (`end_s` is NaN, or
     no group names them): who deals out samples by order of start must see them.
 
-    A row counts at a shard once, unless a link re-applied it; it may be applied at one shard and
-    dropped at another. Groups of all shards stand in one list, in order of application; shard s is
-    at version k after its k-th group.
+    A row counts at a shard once, unless a link let it be applied again in place of one that did not
+    cross; it may be applied at one shard and dropped at another. Groups of all shards stand in one
+    list, in order of application; shard s is at version k after its k-th group.
     """
 
     workers: int
@@ -66,6 +74,19 @@ class Schedule:
     """1 where the worker came, 0 where it went."""
     member_time_s: Floats = field(metadata={"of": "member"})
     member_after: Ints = field(metadata={"of": "member"})
+
+    wire_worker: Ints = field(default_factory=_no_ints, metadata={"of": "wire"})
+    """A link's decisions, in order: one per push and per reply, of each shard. None are recorded
+    where everything crosses."""
+    wire_shard: Ints = field(default_factory=_no_ints, metadata={"of": "wire"})
+    wire_pull: Ints = field(default_factory=_no_ints, metadata={"of": "wire"})
+    """0 for a push, 1 for a reply."""
+    wire_sent: Ints = field(default_factory=_no_ints, metadata={"of": "wire"})
+    """1 where the tensor crossed, 0 where only the header did."""
+    wire_time_s: Floats = field(default_factory=_no_floats, metadata={"of": "wire"})
+    wire_after: Ints = field(default_factory=_no_ints, metadata={"of": "wire"})
+    wire_deviation: Floats = field(default_factory=_no_floats, metadata={"of": "wire"})
+    """The deviation that rode on a reply; NaN for a push."""
 
     reasons: tuple[str, ...] = ()
     clockless: bool = False
@@ -124,6 +145,30 @@ class Schedule:
         lost = np.array([r != MERGED for r in self.reasons], dtype=bool)
         rows = self.drop_row[lost[self.drop_reason]] if len(self.drop_row) else self.drop_row
         return np.bincount(self.worker[rows], minlength=self.workers)
+
+    @property
+    def merged(self) -> dict[tuple[int, int], list[int]]:
+        """The rows averaged into each push: {(row that went, shard): rows that went with it}.
+
+        A merged row goes with its worker's next row that is not merged at that shard.
+        """
+        out: dict[tuple[int, int], list[int]] = {}
+        if MERGED not in self.reasons:
+            return out
+        chosen = self.drop_reason == self.reasons.index(MERGED)
+        rows, shards = self.drop_row[chosen].tolist(), self.drop_shard[chosen].tolist()
+        pairs = sorted(zip(rows, shards, strict=True))
+        by_worker = np.lexsort((np.arange(self.rows), self.worker))
+        following = np.full(self.rows, -1, dtype=np.int64)
+        same = self.worker[by_worker[1:]] == self.worker[by_worker[:-1]]
+        following[by_worker[:-1][same]] = by_worker[1:][same]
+        went: dict[tuple[int, int], int] = {}
+        for row, shard in reversed(pairs):
+            after = int(following[row])
+            went[row, shard] = went.get((after, shard), after)
+        for pair in pairs:
+            out.setdefault((went[pair], pair[1]), []).append(pair[0])
+        return out
 
     @property
     def waiting_s(self) -> Floats:

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from tardigrad.schedule.schedule import Floats, Schedule
+from tardigrad.schedule.schedule import MERGED, Floats, Schedule
 
 
 def validate(schedule: Schedule, where: str = "schedule") -> None:
@@ -45,6 +45,10 @@ def validate(schedule: Schedule, where: str = "schedule") -> None:
     check((s.member_joined == 0) | (s.member_joined == 1), "member_joined is neither 0 nor 1")
     orderly = np.diff(np.concatenate([[0], s.member_after, [s.groups]])) >= 0
     check(orderly, "member_after does not count up to the groups")
+    check((s.wire_worker >= 0) & (s.wire_worker < s.workers), "wire_worker does not exist")
+    check((s.wire_shard >= 0) & (s.wire_shard < s.shards), "wire_shard does not exist")
+    check((s.wire_pull | s.wire_sent | 1) == 1, "wire_pull and wire_sent must be 0 or 1")
+    check(np.diff(s.wire_after) >= 0, "wire_after runs backwards")
     check(np.isfinite(s.group_scale) & (s.group_scale > 0), "group_scale must be positive")
     check(np.diff(s.group_time_s) >= 0, "group_time_s runs backwards")
     check(s.read >= 0, "read is negative")
@@ -58,7 +62,15 @@ def validate(schedule: Schedule, where: str = "schedule") -> None:
     group_of = np.repeat(np.arange(s.groups), np.diff(s.group_start))
     applied_at = s.group_rows * s.shards + s.group_shard[group_of]
     lost_at = s.drop_row * s.shards + s.drop_shard
-    check(~np.isin(lost_at, applied_at), "a gradient was dropped where it was also applied")
+    # One that a link let be applied again may be too late the second time.
+    again = ((s.wire_pull == 0) & (s.wire_sent == 0)).any()
+    merged = np.array([r == MERGED for r in s.reasons], dtype=bool)[s.drop_reason]
+    clash = np.isin(lost_at, applied_at) & (merged | ~again)
+    check(~clash, "a gradient was dropped where it was also applied")
+    pairs = [(row, went) for (went, _), rows in s.merged.items() for row in rows]
+    rows, went = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    check(went >= 0, "a merged gradient has no later push to go with (drop_row)")
+    check(s.read[rows] <= s.read[went], "a merged gradient read a newer version than its push")
     first = np.zeros(s.rows, dtype=np.int64)
     first[s.group_rows[::-1]] = group_of[::-1]  # of equal rows the last assignment stays
     used = np.unique(s.group_rows)

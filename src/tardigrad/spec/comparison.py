@@ -94,7 +94,7 @@ def _outcome(
             shard_by=spec.shard_by,
             evaluate_every=spec.evaluate_every,
             splits=spec.splits,
-            gap=spec.gap,
+            measures=spec.measures,
             watch=watch,
         )
     except Diverged as diverged:

@@ -56,7 +56,7 @@ def run(spec: Spec, path: Path, resume: bool = False, begin: Begin | None = None
                 shard_by=spec.shard_by,
                 evaluate_every=spec.evaluate_every,
                 splits=spec.splits,
-                gap=spec.gap,
+                measures=spec.measures,
                 folder=path,
                 checkpoint_every=spec.checkpoint_every,
                 resume=going_on,

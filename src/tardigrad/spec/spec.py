@@ -10,7 +10,7 @@ import tomli_w
 
 from tardigrad.checks import count, require
 from tardigrad.clusters import CLUSTERS, Cluster
-from tardigrad.engine.execute import Engine
+from tardigrad.engine.execute import Engine, check_measures
 from tardigrad.policies import POLICIES, Policy
 from tardigrad.rules import RULES, Rule
 from tardigrad.schedule import Schedule, schedule
@@ -63,8 +63,8 @@ class Spec:
     """Updates between checkpoints; 0 only at the end, left out: ten times in a run."""
     splits: tuple[str, ...] = ("validation",)
     """What is evaluated: of "train", "validation" and "test"."""
-    gap: bool = False
-    """Record the gap of every applied gradient."""
+    measures: tuple[str, ...] = ()
+    """What is recorded of every applied gradient: of "gap" and "b_staleness"."""
 
     def __post_init__(self) -> None:
         count("updates", self.updates)
@@ -79,6 +79,7 @@ class Spec:
                 split in ("train", "validation", "test"),
                 f"splits may hold 'train', 'validation' and 'test', got {split!r}",
             )
+        check_measures(self.measures)
         workers = self.make_cluster().workers
         self.make_policy().check(workers, self.shards)
         self.make_rule()
@@ -125,7 +126,7 @@ class Spec:
     def data(self) -> dict[str, Plain]:
         """All of it as plain data, defaults spelled out."""
         out = {f.name: getattr(self, f.name) for f in fields(self)}
-        out["splits"] = list(self.splits)
+        out |= {"splits": list(self.splits), "measures": list(self.measures)}
         return out
 
     def toml(self) -> str:

@@ -1,0 +1,63 @@
+"""What crosses the wire: the interface between links and the event loop.
+
+A link decides, for every push and every reply, whether its bytes cross. Headers always travel, so
+policies count opportunities, not bytes: a shard hears of every gradient, and a worker of every
+version, also where the tensors stay behind.
+
+- A *reply without parameters*: the worker computes on with the view it has, and the version of its
+  view does not advance.
+- A *push without its gradient*: see `Link.on_drop`.
+
+A worker's first push to a shard always goes, so that there is something to apply.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+OnDrop = Literal["reapply", "average"]
+ON_DROP = ("reapply", "average")
+
+
+class Gate(ABC):
+    """One realisation of a link, asked once per opportunity, in the order they come.
+
+    `heard` is, per shard, the deviation v̄ that the worker last heard: it rides on every reply, also
+    on one without parameters, and is 1 before the first.
+    """
+
+    @abstractmethod
+    def push(self, worker: int, shard: int, heard: Sequence[float]) -> bool:
+        """Whether this gradient's slice crosses."""
+
+    @abstractmethod
+    def pull(self, worker: int, shard: int, heard: Sequence[float]) -> bool:
+        """Whether this reply carries the shard's parameters."""
+
+
+class Link(ABC):
+    """What crosses the wire: a frozen dataclass."""
+
+    reads_deviation: ClassVar[bool] = False
+    """Whether decisions depend on tensors, so that schedule and execution advance together."""
+
+    on_drop: OnDrop = "average"
+    """What becomes of a gradient that is not sent.
+
+    "reapply": the server applies that worker's last transmitted gradient again, with its old
+    version. "average": the worker averages it into its next push, which carries the newer view and
+    version; the shard answers without an update (asynchronous policies only).
+    """
+
+    @property
+    def withholds_pushes(self) -> bool:
+        """Whether a push may stay behind."""
+        return False
+
+    @abstractmethod
+    def realise(self, seed: int, shard_bytes: Sequence[int]) -> Gate | None:
+        """The decisions of one run; None where everything crosses.
+
+        `shard_bytes`: the bytes of each shard's slice of the parameters, one way; zeros where they
+        are not known (a schedule made without a task).
+        """
