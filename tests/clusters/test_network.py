@@ -14,6 +14,11 @@ def test_a_transfer_takes_latency_and_its_share_of_the_bytes():
     assert network.realise(0, workers=1, shards=4).pull_s(0, 3, 9) == 0.5 + 2.0
 
 
+def test_a_latency_may_be_a_whole_number():
+    whole, real = (Network(x, jitter=1).realise(0, 1, 1).push_s(0, 0, 0) for x in (10, 10.0))
+    assert whole == real
+
+
 def test_a_slow_shard_takes_longer_both_ways():
     messages = Network(latency_s=1.0, slow_shards=(SlowShard(1, 3.0),)).realise(0, 2, 2)
     assert [messages.push_s(0, s, 0) for s in (0, 1)] == [1.0, 3.0]

@@ -145,7 +145,7 @@ class Messages:
         """Seconds of a worker's messages: one row per shard, one column per sequence."""
         model = self.network
         streams = (self._pulls if pull else self._pushes)[worker][:, None]
-        took = np.full((self.shards, len(sequences)), model.latency_s)
+        took = np.full((self.shards, len(sequences)), float(model.latency_s))
         if model.jitter and model.latency_s:
             took += model.latency_s * model.jitter * exponential(streams, 2 * sequences)
         took = (took + self._transfer_s) * self._factor[:, None]
