@@ -29,6 +29,8 @@ def test_a_run_is_a_folder(cli: Cli) -> None:
         "loss_by_update.png",
         "loss_by_time.png",
         "delays.png",
+        "timeline.png",
+        "timeline.perfetto.json",
     }
     assert all(png.read_bytes()[:4] == b"\x89PNG" for png in folder.glob("*.png"))
     spec = Spec.load(folder / "spec.toml")
