@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -68,8 +68,6 @@ class Exact:
         self.sharding = sharding
         self.measures = measures
         self.history = History()
-        self.updated: Callable[[], None] = lambda: None
-        """Called whenever all shards have come one update further."""
         self.position = 0
         theta = task.start()
         self.shard_bytes = tuple(
@@ -122,7 +120,6 @@ class Exact:
         self._leave(group)
         at = int(schedule.group_shard[group])
         rows = schedule.group(group).tolist()
-        before = self.updates
         self._apply(at, rows, float(schedule.group_scale[group]))
         self._versions.put(at, self.shards[at].version, self.shards[at].sent)
         for row in rows:
@@ -131,8 +128,6 @@ class Exact:
                 if not self._uses[used]:
                     del self._computed[used]
         self.position += 1
-        if self.updates > before:
-            self.updated()
 
     def _apply(self, at: int, rows: Sequence[int], scale: float) -> None:
         """One group of rows at one shard; a row brings with it those that were merged into it."""

@@ -87,35 +87,22 @@ def _drive(
     if resume and checkpoint is not None and checkpoint.exists():
         execution.restore(*load_checkpoint(checkpoint))
     started = time.perf_counter()
-
-    def evaluate() -> None:
-        _check_finite(execution)
-        _evaluate(execution, splits, time.perf_counter() - started)
-
-    def updated() -> None:
-        if evaluate_every and execution.updates % evaluate_every == 0:
-            evaluate()
-        if watch is not None:
-            watch(Tick(execution.updates, execution.total, execution.history.loss[-1]))
-
-    def save() -> None:
-        if checkpoint is not None:
+    while True:
+        updates, last = execution.updates, execution.finished
+        if evaluate_every and (last or updates % evaluate_every == 0):
+            _check_finite(execution)
+            _evaluate(execution, splits, time.perf_counter() - started)
+        if checkpoint is not None and (
+            last or (checkpoint_every and updates and updates % checkpoint_every == 0)
+        ):
             _check_finite(execution)  # the last good checkpoint must stay
             save_checkpoint(checkpoint, execution.tensors(), execution.facts())
-
-    if evaluate_every and not execution.updates:
-        evaluate()
-    execution.updated = updated
-    while not execution.finished:
-        before = execution.updates
-        execution.advance()
-        moved = before < execution.updates and not execution.finished
-        if moved and checkpoint_every and execution.updates % checkpoint_every == 0:
-            save()
-    if evaluate_every:
-        evaluate()
-    save()
-    return execution.run()
+        if last:
+            return execution.run()
+        while execution.updates == updates and not execution.finished:
+            execution.advance()
+        if watch is not None:
+            watch(Tick(execution.updates, execution.total, execution.history.loss[-1]))
 
 
 def simulate(

@@ -63,7 +63,7 @@ class Lockstep(Exact):
         self.loop = control(
             policy, cluster, updates, seed, self.recorder, link, gate, self._deviation
         )
-        self._events = self.loop.events()
+        self._steps = self.loop.steps()
         self._done = 0
         self._held = [[shard.sent for shard in self.shards] for _ in range(cluster.workers)]
         self._flight: dict[tuple[int, int], _Sent] = {}
@@ -86,8 +86,8 @@ class Lockstep(Exact):
         return self.loop.updates or 0
 
     def advance(self) -> None:
-        """One event, and all that follows from it at once."""
-        next(self._events)
+        """What happens next: at most one group."""
+        next(self._steps)
         self._done += 1
 
     def _deviation(self, shard: int) -> float:
@@ -111,14 +111,11 @@ class Lockstep(Exact):
             self._parts[row] = list(self._held[self.recorder.worker[row]])
 
     def applied(self, at: int, rows: Sequence[int], scale: float) -> None:
-        before = self.updates
         if self._recalled is None:
             self._apply(at, rows, scale)
         self.position += 1
         for row in rows:
             self.settled(at, row)
-        if self.updates > before:
-            self.updated()
 
     def settled(self, at: int, row: int) -> None:
         """A push has been applied or dropped, with all that was merged into it."""
@@ -175,14 +172,14 @@ class Lockstep(Exact):
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
     def facts(self) -> dict[str, Any]:
-        return super().facts() | {"events": self._done}
+        return super().facts() | {"steps": self._done}
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Take control the same way again, with the deviations it heard then; then put the tensors
         back to where it stands."""
         self._check_same(tensors, facts)
         self._recalled = tensors["wire.deviation"].tolist()[::-1]
-        for _ in range(facts["events"]):
+        for _ in range(facts["steps"]):
             self.advance()
         self._recalled = None
         self._restore_numbers(tensors, facts)

@@ -68,6 +68,8 @@ class Loop:
             "worker_timer": self._worker_timer,
             "leave": self._leave,
             "join": self._join,
+            "left": self._left,
+            "joined": self._joined,
         }
 
     def expect(self, absences: Sequence[Absence]) -> None:
@@ -78,11 +80,11 @@ class Loop:
                 self.source.put(absence.returns_s, ARRIVAL, "join", (absence.worker,))
 
     def run(self) -> None:
-        for _ in self.events():
+        for _ in self.steps():
             pass
 
-    def events(self) -> Iterator[None]:
-        """Run, pausing after the start and each event, when all that follows at once is done."""
+    def steps(self) -> Iterator[None]:
+        """Run, pausing after each thing that happens, of which a shard's update is at most one."""
         for worker, half in enumerate(self.pull_halves):
             self._do_worker(worker, half.begin())
         handlers, inbox = self._handlers, self._inbox
@@ -90,7 +92,7 @@ class Loop:
             while inbox:
                 kind, payload = inbox.popleft()
                 handlers[kind](*payload)
-            yield
+                yield
             if not self._short:
                 return
             event = self.source.pop()
@@ -100,6 +102,7 @@ class Loop:
                 raise ValueError(self._stuck())
             self.now_s = event.now_s
             handlers[event.kind](*event.payload)
+            yield
 
     @property
     def done(self) -> bool:
@@ -241,8 +244,7 @@ class Loop:
         self.recorder.member(worker, False, self.now_s)
         if self.wire is not None:
             self.wire.leave(worker, self.now_s)
-        for shard, half in enumerate(self.push_halves):
-            self._do_shard(shard, half.on_leave(worker, self.now_s))
+        self._inbox.extend(("left", (shard, worker)) for shard in range(self.recorder.shards))
 
     def _join(self, worker: int) -> None:
         if worker in self._present:
@@ -250,8 +252,13 @@ class Loop:
         self._present.add(worker)
         self.recorder.member(worker, True, self.now_s)
         self.pull_halves[worker].rejoined()
-        for shard, half in enumerate(self.push_halves):
-            self._do_shard(shard, half.on_join(worker, self.now_s))
+        self._inbox.extend(("joined", (shard, worker)) for shard in range(self.recorder.shards))
+
+    def _left(self, shard: int, worker: int) -> None:
+        self._do_shard(shard, self.push_halves[shard].on_leave(worker, self.now_s))
+
+    def _joined(self, shard: int, worker: int) -> None:
+        self._do_shard(shard, self.push_halves[shard].on_join(worker, self.now_s))
 
     def _start(self, worker: int, stamp: int) -> None:
         step = self._step[worker]
