@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
 from tardigrad.layout import flatten
-from tardigrad.tasks import Data, ModuleTask, Split, Turn
+from tardigrad.tasks import Data, ModuleTask, Split, Turn, mnist_cnn
 from tardigrad.tasks import module as module_file
 
 TURN = Turn(worker=1, step=3, row=7)
@@ -233,3 +233,26 @@ def test_a_loss_per_sample_and_a_view_that_does_not_fit_are_refused() -> None:
 def test_splits_must_match() -> None:
     with pytest.raises(ValueError, match="3 inputs and 2 targets"):
         Split(torch.zeros(3), torch.zeros(2))
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_precision_changes_products_only_where_it_can(precision: str) -> None:
+    full = mnist_cnn(batch_size=4, width=4, train_size=100, validation=50, augment="none")
+    task = ModuleTask(
+        full._module,
+        "nll",
+        full.data,
+        4,
+        precision=precision,
+        channels_last=True,  # type: ignore[arg-type]
+    )
+    exact, other = (t.gradient(t.start(), Turn(0, 0, 0)) for t in (full, task))
+    assert other.grad.dtype == torch.float32
+    off = (exact.grad - other.grad).norm() / exact.grad.norm()
+    assert off < (0.05 if precision == "bf16" else 1e-5)
+    assert (off > 1e-5) == (precision == "bf16")
+
+
+def test_an_unknown_precision_is_refused() -> None:
+    with pytest.raises(ValueError, match="precision must be 'full', 'tf32' or 'bf16'"):
+        ModuleTask(torch.nn.Linear(2, 2), "mse", None, precision="half")  # type: ignore[arg-type]

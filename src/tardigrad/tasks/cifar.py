@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tardigrad.tasks.augment import Augment
 from tardigrad.tasks.images import Normalise, image_data
-from tardigrad.tasks.module import ModuleTask, initialised
+from tardigrad.tasks.module import ModuleTask, Precision, initialised
 from tardigrad.tasks.sampling import Sampling
 
 
@@ -23,6 +23,8 @@ def cifar10_resnet20(
     train_size: int | None = None,
     device: str = "cpu",
     dtype: str = "float32",
+    precision: Precision = "full",
+    channels_last: bool = False,
     data_folder: str | Path | None = None,
 ) -> ModuleTask:
     """CIFAR-10 with ResNet-20 (He et al. 2016, section 4.2): 269,722 parameters, BatchNorm.
@@ -41,6 +43,8 @@ def cifar10_resnet20(
         augment=augment,
         device=device,
         dtype=dtype,
+        precision=precision,
+        channels_last=channels_last,
     )
 
 
@@ -55,6 +59,8 @@ def cifar10_wideresnet16_4(
     train_size: int | None = None,
     device: str = "cpu",
     dtype: str = "float32",
+    precision: Precision = "full",
+    channels_last: bool = False,
     data_folder: str | Path | None = None,
 ) -> ModuleTask:
     """CIFAR-10 with WideResNet-16-4 (Zagoruyko and Komodakis 2016): 2.75 million parameters."""
@@ -69,6 +75,8 @@ def cifar10_wideresnet16_4(
         augment=augment,
         device=device,
         dtype=dtype,
+        precision=precision,
+        channels_last=channels_last,
     )
 
 

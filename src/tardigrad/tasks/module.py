@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from tardigrad.tasks.split import Data
 from tardigrad.tasks.statistics import Statistics
 from tardigrad.tasks.task import Gradient, Turn
 
+Precision = Literal["full", "tf32", "bf16"]
 CHUNK = 1000
 """Samples per forward pass in evaluation: bounds memory, and does not depend on the batch size."""
 
@@ -34,6 +36,9 @@ class ModuleTask:
     stochastic: whether the forward pass draws random numbers; None looks for dropout layers. If
         so, torch's generator is forked and seeded by (seed, "dropout", worker, step) around it.
     dtype: of parameters and floating-point data; None keeps the module's.
+    precision: of products: "full"; "tf32" rounds their inputs to 10 bits on GPUs that can; "bf16"
+        runs the forward pass in bfloat16 where that is safe (autocast); parameters stay in dtype.
+    channels_last: keep images and filters channels last in memory, as convolutions on GPUs want.
 
     A gradient is eager, one at a time, and a pure function of (view, turn). The view is copied
     into the parameters of the task's own module, each of which torch has placed on a 64-byte
@@ -59,7 +64,12 @@ class ModuleTask:
         stochastic: bool | None = None,
         device: str | torch.device = "cpu",
         dtype: str | torch.dtype | None = None,
+        precision: Precision = "full",
+        channels_last: bool = False,
     ) -> None:
+        if precision not in ("full", "tf32", "bf16"):
+            raise ValueError(f"precision must be 'full', 'tf32' or 'bf16', got {precision!r}")
+        self.precision = precision
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self.batch_size = batch_size
@@ -72,9 +82,11 @@ class ModuleTask:
             raise ValueError("module has no parameters that require gradients: nothing to learn")
         for parameter in trainable.values():  # its own memory, so aligned as torch aligns it
             parameter.data = parameter.detach().clone(memory_format=torch.contiguous_format)
-        self._parameters: list[Tensor] = list(trainable.values())
         self.layout = Layout.of(trainable)
         self._start = flatten(trainable)
+        if channels_last:
+            self._module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._parameters: list[Tensor] = list(trainable.values())
         self._statistics = Statistics(self._module)
         self._loss = loss_function(loss)
         self._augment = augmentation(augment)
@@ -95,18 +107,29 @@ class ModuleTask:
 
     def gradient(self, view: Tensor, turn: Turn) -> Gradient:
         inputs, targets = self.batch(turn)
+        with self._randomness(turn):
+            loss, pieces = self.backward(view, inputs, targets)
+        flat = torch.cat([piece.reshape(-1) for piece in pieces])
+        return Gradient(loss.detach(), flat, self._statistics.taken())
+
+    def backward(
+        self, view: Tensor, inputs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The loss and its gradient per tensor; BatchNorm's statistics are left in the module."""
         self._place(view)
         self._statistics.clear()
-        with self._randomness(turn):
+        with self._precision():
             loss = self._loss(self._module(inputs), targets)
         if loss.dim() != 0:
             raise ValueError(
                 f"loss must return a scalar, the mean over the batch, got shape "
                 f"{tuple(loss.shape)}: use reduction='mean'"
             )
-        pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
-        flat = torch.cat([piece.reshape(-1) for piece in pieces])
-        return Gradient(loss.detach(), flat, self._statistics.taken())
+        return loss, torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+
+    def fold_(self, buffers: tuple[Tensor, ...]) -> None:
+        """Fold the statistics that `backward` left in the module, in place (`Statistics.fold_`)."""
+        self._statistics.fold_(buffers)
 
     def evaluate(
         self, params: Tensor, buffers: tuple[Tensor, ...], split: str
@@ -213,6 +236,22 @@ class ModuleTask:
             )
         with torch.no_grad():
             torch._foreach_copy_(self._parameters, list(self.layout.unflatten(flat).values()))
+
+    @contextmanager
+    def _precision(self) -> Iterator[None]:
+        """Products in the chosen precision, whatever the process has set."""
+        kind = self.device.type
+        if kind != "cuda" and self.precision != "bf16":
+            yield
+            return
+        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        before = (matmul.allow_tf32, cudnn.allow_tf32)
+        matmul.allow_tf32 = cudnn.allow_tf32 = self.precision == "tf32"
+        try:
+            with torch.autocast(kind, torch.bfloat16, enabled=self.precision == "bf16"):
+                yield
+        finally:
+            matmul.allow_tf32, cudnn.allow_tf32 = before
 
     @contextmanager
     def _randomness(self, turn: Turn) -> Iterator[None]:

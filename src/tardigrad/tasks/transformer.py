@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tardigrad.tasks import data as data_sets
 from tardigrad.tasks.checks import at_least, one_of
 from tardigrad.tasks.losses import token_cross_entropy
-from tardigrad.tasks.module import ModuleTask, initialised
+from tardigrad.tasks.module import ModuleTask, Precision, initialised
 from tardigrad.tasks.sampling import Sampling
 from tardigrad.tasks.split import Data, Split
 
@@ -31,6 +31,7 @@ def char_transformer(
     train_size: int | None = None,
     device: str = "cpu",
     dtype: str = "float32",
+    precision: Precision = "full",
     data_folder: str | Path | None = None,
 ) -> ModuleTask:
     """Tiny Shakespeare (or enwik8) with a small character-level transformer, loss in nats.
@@ -62,6 +63,7 @@ def char_transformer(
         seed=seed,
         device=device,
         dtype=dtype,
+        precision=precision,
     )
 
 

@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tardigrad.engine.fast.lookahead import look_ahead
 from tardigrad.engine.fast.tables import Placement, scalar_table
-from tardigrad.engine.kernels import trace
+from tardigrad.engine.kernels import Program, trace
 from tardigrad.engine.kernels.triton import TritonKernel, move_rows
 from tardigrad.engine.run import Diverged, History, Run
 from tardigrad.rules import Rule
@@ -85,6 +85,19 @@ def compiled_batch(task: ModuleTask, count: int) -> tuple[Function, Function]:
     return known[count]
 
 
+def on_device(array: Any, device: torch.device) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+
+def staged_coefficients(
+    schedule: Schedule, task: ModuleTask, rule: Rule, program: Program
+) -> Tensor:
+    """The window kernel's coefficients for every update of the run, on the device."""
+    scalars = scalar_table(schedule, rule, task.batch_size, task.epoch_size)
+    table = program.scalars.table(scalars)
+    return table.to(task.dtype).to(task.device).contiguous()
+
+
 def _bmm(a: Tensor, b: Tensor) -> Any:
     """An outer product is element-wise, so that the compiler can write it where it belongs."""
     return a * b if a.shape[-1] == 1 else NotImplemented
@@ -119,18 +132,9 @@ class CudaGraphs:
         self._grads = torch.zeros_like(self._views)
         self._owns = [t.repeat(schedule.workers, 1) for t in named(own, "").values()]
         self._stage = place.stage
-
-        def on_device(array: Any) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
-
-        self._rows = on_device(place.rows)
-        self._window = on_device(self._batches.window)
-        self._coefficients = (
-            program.scalars.table(scalar_table(schedule, rule, task.batch_size, task.epoch_size))
-            .to(dtype)
-            .to(device)
-            .contiguous()
-        )
+        self._rows = on_device(place.rows, device)
+        self._window = on_device(self._batches.window, device)
+        self._coefficients = staged_coefficients(schedule, task, rule, program)
         # Samples and losses stand in the order of computing. A batch is padded to its graph's size
         # with the rows after it, whose losses are then written again when their turn comes.
         rows = self._batches.rows
@@ -139,10 +143,10 @@ class CudaGraphs:
         samples = task.indices_of(schedule.worker[rows], schedule.step[rows], rows)
         self._samples = torch.cat([samples, samples[:1].expand(place.stage, -1)])
         self._losses = torch.zeros(len(self._samples), device=device, dtype=dtype)
-        self._start = on_device(self._batches.start)
+        self._start = on_device(self._batches.start, device)
         sizes = [len(moves) for moves in place.moves]
-        self._moves = on_device(np.concatenate(place.moves))
-        self._move_start = on_device(np.concatenate([[0], np.cumsum(sizes)]))
+        self._moves = on_device(np.concatenate(place.moves), device)
+        self._move_start = on_device(np.concatenate([[0], np.cumsum(sizes)]), device)
         self._counter = torch.zeros(1, device=device, dtype=torch.int64)
         self._sizes = np.diff(self._batches.start)
         self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
