@@ -1,5 +1,7 @@
 """Late gradients, put to work: simulate, run and replay asynchronous distributed SGD."""
 
+from typing import TYPE_CHECKING, Any
+
 from tardigrad import rules, schedules
 from tardigrad.clusters import Dispatcher, Gamma
 from tardigrad.engine import Diverged, History, Run, execute, simulate
@@ -19,6 +21,9 @@ from tardigrad.policies import (
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule, schedule
 from tardigrad.tasks import FunctionTask, ModuleTask
+
+if TYPE_CHECKING:
+    from tardigrad.runtime import train
 
 __version__ = "0.1.0"
 
@@ -51,4 +56,14 @@ __all__ = [
     "schedule",
     "schedules",
     "simulate",
+    "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`train` is looked up when it is used, because it needs Ray."""
+    if name == "train":
+        from tardigrad.runtime import train
+
+        return train
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,11 +11,15 @@ class Diverged(ArithmeticError):
     """The loss, or a parameter, became NaN or infinite."""
 
     def __init__(self, update: int, worker: int, value: float, what: str = "the loss") -> None:
-        self.update, self.worker, self.value = update, worker, value
+        self.update, self.worker, self.value, self.what = update, worker, value, what
         super().__init__(
             f"{what} became {value} at update {update}, in a gradient of worker {worker}: "
             "the run has diverged; try a smaller lr"
         )
+
+    def __reduce__(self) -> tuple[type["Diverged"], tuple[int, int, float, str]]:
+        """So that it can come from another process."""
+        return Diverged, (self.update, self.worker, self.value, self.what)
 
 
 @dataclass

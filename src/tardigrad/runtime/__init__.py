@@ -1,1 +1,54 @@
-"""TBD."""
+"""The runtime on Ray: the simulator's policies and rules on real processes, recorded.
+
+The only room that imports Ray, and only when something of it is used, so that `import tardigrad`
+works without.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tardigrad.runtime.crew import Crew
+    from tardigrad.runtime.driver import Change, Live
+    from tardigrad.runtime.faults import fail_at
+    from tardigrad.runtime.ray_cluster import connected, local
+    from tardigrad.runtime.replaying import Replayed, replay
+    from tardigrad.runtime.training import read_record, train
+
+__all__ = [
+    "Change",
+    "Crew",
+    "Live",
+    "Replayed",
+    "connected",
+    "fail_at",
+    "local",
+    "read_record",
+    "replay",
+    "train",
+]
+
+_HOMES = {
+    "Change": "driver",
+    "Crew": "crew",
+    "Live": "driver",
+    "Replayed": "replaying",
+    "connected": "ray_cluster",
+    "fail_at": "faults",
+    "local": "ray_cluster",
+    "read_record": "training",
+    "replay": "replaying",
+    "train": "training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        import_module("ray")
+    except ImportError as error:
+        raise ValueError(
+            "this runs on Ray, which is not installed: pip install 'tardigrad[ray]'"
+        ) from error
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,135 @@
+"""Memory that processes of one machine share: one slot is one anonymous file.
+
+An anonymous file (memfd) has no name to clean up: another process of the same user opens it through
+its owner's /proc/PID/fd, and the memory goes when the last process that mapped it goes, however it
+went. So nothing is left behind after a kill.
+
+A slot begins with a page of flags, one byte per reader: the owner sets a reader's flag when it
+tells it of the slot, the reader clears it when it is done, and the owner writes again only when all
+are clear. Each byte has one writer at a time, so no lock is needed.
+"""
+
+import mmap
+import os
+import secrets
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+PAGE = 4096
+NONCE = 8
+
+
+class Address(NamedTuple):
+    """Where a slot is found. The nonce tells a slot from another under a number used again."""
+
+    pid: int
+    file: int
+    length: int
+    data_at: int
+    nonce: bytes
+    dtype: str
+
+
+def can_share() -> bool:
+    """Whether this system has what slots need (Linux)."""
+    return hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
+
+
+class Slot:
+    """A vector in shared memory, and who still reads it."""
+
+    def __init__(self, memory: mmap.mmap, address: Address) -> None:
+        self.address = address
+        self._memory = memory
+        dtype = getattr(torch, address.dtype)
+        count = (address.length - address.data_at) // dtype.itemsize
+        self.vector = torch.frombuffer(memory, dtype=dtype, count=count, offset=address.data_at)
+
+    @staticmethod
+    def make(size: int, dtype: torch.dtype, readers: int) -> "Slot":
+        data_at = -(-(NONCE + readers) // PAGE) * PAGE
+        length = data_at + size * dtype.itemsize
+        file = os.memfd_create("tardigrad", os.MFD_CLOEXEC)
+        os.ftruncate(file, length)
+        memory = mmap.mmap(file, length)
+        nonce = secrets.token_bytes(NONCE)
+        memory[:NONCE] = nonce
+        name = str(dtype).removeprefix("torch.")
+        return Slot(memory, Address(os.getpid(), file, length, data_at, nonce, name))
+
+    @staticmethod
+    def open(address: Address) -> "Slot":
+        file = os.open(f"/proc/{address.pid}/fd/{address.file}", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            memory = mmap.mmap(file, address.length)
+        finally:
+            os.close(file)
+        if memory[:NONCE] != address.nonce:
+            raise OSError("the slot is gone: its owner has ended")
+        return Slot(memory, address)
+
+    def claim(self, reader: int) -> None:
+        self._memory[NONCE + reader] = 1
+
+    def done(self, reader: int) -> None:
+        self._memory[NONCE + reader] = 0
+
+    @property
+    def free(self) -> bool:
+        flags = self._memory[NONCE : self.address.data_at]
+        return flags.count(0) == len(flags)
+
+    def write(self, vector: Tensor) -> None:
+        self.vector.copy_(vector)
+
+    def close(self) -> None:
+        """Give the owner's file back; the memory goes with the last mapping."""
+        if self.address.pid == os.getpid():
+            os.close(self.address.file)
+
+
+class Slots:
+    """The owner's slots, as many as are in use at once and never fewer than that."""
+
+    def __init__(self, size: int, dtype: torch.dtype, readers: int) -> None:
+        self._size, self._dtype, self._readers = size, dtype, readers
+        self.all: list[Slot] = []
+
+    def free(self) -> Slot:
+        """One that nobody reads."""
+        for slot in self.all:
+            if slot.free:
+                return slot
+        slot = Slot.make(self._size, self._dtype, self._readers)
+        self.all.append(slot)
+        return slot
+
+    def release(self, reader: int) -> None:
+        """A reader is gone, and with it its claims."""
+        for slot in self.all:
+            slot.done(reader)
+
+    def close(self) -> None:
+        for slot in self.all:
+            slot.close()
+        self.all = []
+
+
+class Opened:
+    """The reader's side: slots of others, mapped once."""
+
+    def __init__(self) -> None:
+        self._slots: dict[Address, Slot] = {}
+
+    def __getitem__(self, address: Address) -> Slot:
+        slot = self._slots.get(address)
+        if slot is None:
+            slot = self._slots[address] = Slot.open(address)
+        return slot
+
+    def forget(self, pid: int) -> None:
+        """Drop what belonged to a process that has ended."""
+        for address in [a for a in self._slots if a.pid == pid]:
+            del self._slots[address]

@@ -1,0 +1,406 @@
+"""The driver: starts a run's actors, watches them, brings back the dead, and ends the run.
+
+It takes no part in training. What it knows it can learn again from the run's folder, so a killed
+driver is replaced by another one.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import ray
+import torch
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from torch import Tensor
+
+from tardigrad.runtime.crew import Crew
+from tardigrad.runtime.cut import begin_cut, cuts, finish_cut
+from tardigrad.runtime.messages import NO_ROW
+from tardigrad.runtime.recovery import Recovered
+from tardigrad.runtime.server import Snapshot
+from tardigrad.runtime.setup import Place, Setup
+from tardigrad.runtime.shard import Channel, Link, ShardStatus
+from tardigrad.runtime.worker import Where
+
+POLL_S = 0.25
+QUIET_S = 60.0
+"""How long a cut may wait for silence before it is given up."""
+START_S = 120.0
+REPLACE_S = 60.0
+"""How long a dead worker's replacement may take to start before the run goes on without."""
+STOP_S = 30.0
+
+
+class Live(NamedTuple):
+    """How the run stands, for whoever watches."""
+
+    time_s: float
+    shards: Sequence[ShardStatus]
+    workers: dict[int, Where]
+
+
+@dataclass
+class Change:
+    """Add a worker or remove one, once every shard has made so many updates."""
+
+    at_update: int
+    remove: int | None = None
+
+
+@dataclass
+class _Actor:
+    handle: Any
+    incarnation: int
+    place: Place
+    ended: Any
+    """Resolves when its work is done, fails when its process dies."""
+
+
+class Ended(NamedTuple):
+    theta: Tensor
+    average: Tensor | None
+    buffers: tuple[Tensor, ...]
+    digests: list[str]
+
+
+class Driver:
+    """One run's actors and what becomes of them."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        crew: Crew,
+        cut_every: int = 0,
+        changes: Sequence[Change] = (),
+        on_snapshot: Callable[[list[Snapshot]], None] | None = None,
+        watch: Callable[[Live], None] | None = None,
+        resources: dict[tuple[str, int], dict[str, float]] | None = None,
+    ) -> None:
+        self.setup = setup
+        self.crew = crew
+        self.cut_every = cut_every
+        self.changes = sorted(changes, key=lambda c: c.at_update)
+        self.on_snapshot = on_snapshot
+        self.watch = watch
+        self.resources = resources or {}
+        self.shards: list[_Actor] = []
+        self.workers: dict[int, _Actor] = {}
+        self.recoveries: list[str] = []
+        self._dead: set[tuple[str, int]] = set()
+        self._done: set[tuple[str, int]] = set()
+        self._next_worker = setup.workers
+        self._next_cut = cut_every
+        self._snapshots: dict[int, dict[int, Snapshot]] = {}
+        self._told = ray.put(setup)
+
+    # Beginning.
+
+    def start(self, recovered: Recovered | None = None) -> None:
+        """Start all actors: from nothing, or where the logs of an earlier driver end."""
+        count, members = self.setup.sharding.shards, list(range(self.setup.workers))
+        lives, saved = [0] * count, [None] * count
+        worker_lives = dict.fromkeys(members, 0)
+        if recovered is not None:
+            control = recovered.servers[0].control
+            members = sorted(control.members)
+            worker_lives = {w: control.incarnation.get(w, 0) + 1 for w in members}
+            self._next_worker = max([*control.incarnation, self.setup.workers - 1]) + 1
+            lives = [story.incarnation + 1 for story in recovered.stories]
+            saved = [_saved(recovered, shard) for shard in range(count)]
+        shards = [self._take("shard", s) for s in range(count)]
+        workers = [self._take("worker", w) for w in members]
+        places = [
+            actor.prepare.remote(self._told, s, lives[s], saved[s])
+            for s, actor in enumerate(shards)
+        ] + [
+            actor.prepare.remote(self._told, w, worker_lives[w])
+            for w, actor in zip(members, workers, strict=True)
+        ]
+        where = ray.get(places, timeout=START_S)
+        for s, actor in enumerate(shards):
+            ended = actor.watch.remote(self.setup.updates)
+            self.shards.append(_Actor(actor, lives[s], where[s], ended))
+        for w, actor, place in zip(members, workers, where[count:], strict=True):
+            self.workers[w] = _Actor(actor, worker_lives[w], place, None)
+        ray.get([self._introduce(w) for w in members])
+        for w in members:
+            self._set_to_work(w, recovered)
+
+    def _take(self, kind: str, index: int) -> Any:
+        return self.crew.take(kind, self.resources.get((kind, index)))
+
+    def _introduce(self, worker: int) -> Any:
+        """Tell a worker of the shards (the shards are told in `_set_to_work`)."""
+        shards = [(s.handle, s.incarnation, s.place) for s in self.shards]
+        return self.workers[worker].handle.connect.remote(shards)
+
+    def _set_to_work(self, worker: int, recovered: Recovered | None = None) -> None:
+        """Start a worker where its channels say: at the beginning, or in a dead one's place."""
+        actor = self.workers[worker]
+        link = Link(actor.handle, actor.incarnation, actor.place)
+        channels = ray.get([s.handle.connect.remote(worker, link) for s in self.shards])
+        if len({channel.received for channel in channels}) > 1:
+            channels = self._complete(worker, recovered or Recovered(self.setup))
+        received = channels[0].received
+        if received < 0 and worker < self.setup.workers:
+            actor.ended = actor.handle.run.remote(0, worker, [0] * len(channels))
+        else:
+            heard = [channel.heard for channel in channels]
+            actor.ended = actor.handle.run.remote(received + 1, NO_ROW, heard)
+        if actor.incarnation:
+            ray.get([s.handle.resend.remote(worker) for s in self.shards])
+
+    def _complete(self, worker: int, recovered: Recovered) -> list[Channel]:
+        """Give every shard the gradients that only some have got of a worker that died."""
+        for half in recovered.halves(worker):
+            for shard in half.missing:
+                grad: Any = None
+                extra: tuple[Any, ...] = ()
+                if half.gradient is not None:
+                    grad = half.gradient.grad[self.setup.sharding.slice(shard)].numpy()
+                    extra = tuple(b.numpy() for b in half.gradient.buffers) if not shard else ()
+                ray.get(self.shards[shard].handle.complete.remote(tuple(half.push), grad, extra))
+        return [ray.get(s.handle.channels.remote())[worker] for s in self.shards]
+
+    # Going on.
+
+    def run(self) -> Ended:
+        """Until every shard has made its updates."""
+        while True:
+            try:
+                if self._tick():
+                    return self._finish()
+            except RayActorError:
+                time.sleep(POLL_S / 10)  # somebody died meanwhile: the next tick finds out who
+
+    def _tick(self) -> bool:
+        """Wait a little, mend what broke, do what is due; True at the end."""
+        self._find_dead()
+        if self._dead:
+            self._mend()
+            return False
+        status = ray.get([s.handle.status.remote() for s in self.shards])
+        self._look(status)
+        updates = min(s.version for s in status)
+        if updates >= self.setup.updates:
+            return True
+        if self.changes and updates >= self.changes[0].at_update:
+            change = self.changes.pop(0)
+            if change.remove is None:
+                self.add_worker()
+            else:
+                self.remove_worker(change.remove)
+        if self.cut_every and updates >= self._next_cut:
+            self.cut()
+            self._next_cut = (updates // self.cut_every + 1) * self.cut_every
+        return False
+
+    def _find_dead(self) -> None:
+        actors = [(("shard", i), a) for i, a in enumerate(self.shards)]
+        actors += [(("worker", w), a) for w, a in self.workers.items()]
+        known = self._dead | self._done
+        pending = {a.ended: who for who, a in actors if who not in known}
+        unfinished = list(pending)
+        ready, _ = ray.wait(unfinished, num_returns=1, timeout=POLL_S)
+        if ready:  # others may have gone with it
+            ready, _ = ray.wait(unfinished, num_returns=len(unfinished), timeout=0)
+        for reference in ready:
+            try:
+                ray.get(reference)
+                self._done.add(pending[reference])
+            except RayActorError:
+                self._dead.add(pending[reference])
+            except RayTaskError as error:
+                self.abandon()
+                raise error.cause from error
+
+    def _mend(self) -> None:
+        """Bring back the dead, shards first, because workers need all of them."""
+        for who in sorted(self._dead):
+            kind, index = who
+            old = self.shards[index] if kind == "shard" else self.workers[index]
+            ray.kill(old.handle)  # it may only have been out of reach
+            if kind == "shard":
+                self._revive(index, old.incarnation + 1)
+            else:
+                self._replace(index, old.incarnation + 1)
+            self._dead.discard(who)
+            self.recoveries.append(f"{kind} {index}")
+
+    def _revive(self, shard: int, incarnation: int) -> None:
+        recovered = Recovered(self.setup)
+        handle = self.crew.take("shard")  # wherever there is room: its old node may be gone
+        saved = _saved(recovered, shard)
+        prepared = handle.prepare.remote(self._told, shard, incarnation, saved)
+        place = ray.get(prepared, timeout=START_S)
+        self.shards[shard] = _Actor(
+            handle, incarnation, place, handle.watch.remote(self.setup.updates)
+        )
+        self._done.discard(("shard", shard))
+        for worker, actor in self.workers.items():
+            link = Link(actor.handle, actor.incarnation, actor.place)
+            channel = ray.get(handle.connect.remote(worker, link))
+            try:
+                ray.get(
+                    actor.handle.reconnect.remote(
+                        shard, handle, incarnation, place, channel.received
+                    )
+                )
+            except RayActorError:
+                continue  # it is dead too, and will be replaced
+            ray.get(handle.resend.remote(worker))
+
+    def _replace(self, worker: int, incarnation: int) -> None:
+        handle = self.crew.take("worker")
+        try:
+            prepared = handle.prepare.remote(self._told, worker, incarnation)
+            place = ray.get(prepared, timeout=REPLACE_S)
+        except GetTimeoutError:
+            ray.kill(handle)
+            self._give_up(worker)
+            return
+        self.workers[worker] = _Actor(handle, incarnation, place, None)
+        ray.get(self._introduce(worker))
+        self._set_to_work(worker)
+
+    def _give_up(self, worker: int) -> None:
+        """There is no room for a replacement: the worker has left, and what it had pushed to some
+        shards only is dropped at the others, and counted."""
+        if len(self.workers) == 1:
+            raise ValueError(
+                f"worker {worker}, the last one, died and no node has room for another: "
+                "add nodes and resume the run"
+            )
+        for half in Recovered(self.setup).halves(worker):
+            for shard in half.missing:
+                ray.get(self.shards[shard].handle.lost.remote(tuple(half.push)))
+        self._all_at_once(lambda s: s.handle.leave.remote(worker))
+        del self.workers[worker]
+
+    # Holding everything for a moment.
+
+    def cut(self) -> None:
+        """Hold releases until nothing is in flight, save all shards, go on."""
+        handles = [s.handle for s in self.shards]
+        ray.get([h.hold.remote() for h in handles])
+        try:
+            if self._quiet():
+                whole = cuts(self.setup.folder)
+                number = whole[-1].number + 1 if whole else 0
+                begin_cut(self.setup.folder, number)
+                events = ray.get([h.save.remote(number) for h in handles])
+                finish_cut(self.setup.folder, number, events)
+        finally:
+            for handle in handles:
+                handle.resume.remote()
+
+    def _quiet(self) -> bool:
+        """Wait until every worker waits and every message has arrived."""
+        until = time.monotonic() + QUIET_S
+        while time.monotonic() < until:
+            wheres = dict(
+                zip(
+                    self.workers,
+                    ray.get([a.handle.where.remote() for a in self.workers.values()]),
+                    strict=True,
+                )
+            )
+            ends = ray.get([s.handle.channels.remote() for s in self.shards])
+            if all(_silent(where, [end[w] for end in ends]) for w, where in wheres.items()):
+                return True
+            time.sleep(0.005)
+        return False
+
+    def add_worker(self) -> int:
+        """One more worker, with a number of its own."""
+        worker, self._next_worker = self._next_worker, self._next_worker + 1
+        handle = self._take("worker", worker)
+        place = ray.get(handle.prepare.remote(self._told, worker, 0), timeout=START_S)
+        self.workers[worker] = _Actor(handle, 0, place, None)
+        ray.get(self._introduce(worker))
+        self.workers[worker].ended = handle.run.remote(0, NO_ROW, [-1] * len(self.shards))
+        link = Link(handle, 0, place)
+        self._all_at_once(lambda s: s.handle.join.remote(worker, link))
+        return worker
+
+    def remove_worker(self, worker: int) -> None:
+        """Let a worker finish and push its gradient, then go for good."""
+        actor = self.workers.get(worker)
+        if actor is None:
+            raise ValueError(f"there is no worker {worker}: {sorted(self.workers)} are at work")
+        if len(self.workers) == 1:
+            raise ValueError(f"worker {worker} is the last one: nobody would be left to train")
+        ray.get(actor.handle.stop.remote())
+        ray.get(actor.ended)
+        pushed = ray.get(actor.handle.where.remote()).pushed
+        while any(
+            ray.get(s.handle.channels.remote())[worker].received < pushed for s in self.shards
+        ):
+            time.sleep(0.005)
+        self._all_at_once(lambda s: s.handle.leave.remote(worker))
+        del self.workers[worker]
+        self.crew.give_back("worker", actor.handle)
+
+    def _all_at_once(self, call: Callable[[_Actor], Any]) -> None:
+        """The same event at every shard, with no release in between: nobody sees it half done."""
+        ray.get([s.handle.hold.remote() for s in self.shards])
+        ray.get([call(s) for s in self.shards])
+        ray.get([s.handle.resume.remote() for s in self.shards])
+
+    # Watching and ending.
+
+    def _look(self, status: list[ShardStatus]) -> None:
+        if self.on_snapshot is not None:
+            for s, actor in enumerate(self.shards):
+                for snapshot in ray.get(actor.handle.snapshots.remote()):
+                    self._snapshots.setdefault(snapshot.version, {})[s] = snapshot
+            for version in sorted(self._snapshots):
+                parts = self._snapshots[version]
+                if len(parts) == len(self.shards):
+                    del self._snapshots[version]
+                    self.on_snapshot([parts[s] for s in range(len(parts))])
+        if self.watch is not None:
+            wheres = ray.get([a.handle.where.remote() for a in self.workers.values()])
+            now_s = time.time() - self.setup.began_s
+            self.watch(Live(now_s, status, dict(zip(self.workers, wheres, strict=True))))
+
+    def _finish(self) -> Ended:
+        ray.get([a.handle.stop.remote() for a in self.workers.values()])
+        running = {a.ended: w for w, a in self.workers.items()}
+        done, _ = ray.wait(list(running), num_returns=len(running), timeout=STOP_S)
+        finals = ray.get([s.handle.final.remote() for s in self.shards])
+        for reference, worker in running.items():
+            actor = self.workers[worker]
+            if reference in done:
+                self.crew.give_back("worker", actor.handle)
+            else:
+                ray.kill(actor.handle)
+        for actor in self.shards:
+            self.crew.give_back("shard", actor.handle)
+        averages = [f[1] for f in finals]
+        kept = [a for a in averages if a is not None]
+        average = torch.cat(kept) if len(kept) == len(finals) else None
+        theta = torch.cat([f[0] for f in finals])
+        return Ended(theta, average, finals[0][2], [f[3] for f in finals])
+
+    def abandon(self) -> None:
+        """End every process of the run, whatever it is doing."""
+        for actor in [*self.shards, *self.workers.values()]:
+            ray.kill(actor.handle)
+
+
+def _saved(recovered: Recovered, shard: int) -> Any:
+    if not recovered.reached_end(shard):
+        raise ValueError(
+            f"shard {shard} cannot be recovered: its log goes on after what the other logs explain"
+        )
+    server = recovered.servers[shard]
+    return server.tensors(), server.facts(), list(server.snapshots)
+
+
+def _silent(where: Where, ends: Sequence[Channel]) -> bool:
+    return where.idle and all(
+        end.received == where.pushed and end.sent == heard
+        for end, heard in zip(ends, where.heard, strict=True)
+    )

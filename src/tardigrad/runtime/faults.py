@@ -1,0 +1,65 @@
+"""Faults on schedule, for tests: a process kills itself at a named moment of its first life."""
+
+import os
+import signal
+import time
+from typing import Literal, NamedTuple
+
+from tardigrad.checks import count, one_of, require
+
+WORKER_MOMENTS = ("before_push", "between_pushes", "after_push")
+SHARD_MOMENTS = ("before_log", "before_release", "after_release")
+
+
+class Fault(NamedTuple):
+    kind: Literal["worker", "shard"]
+    number: int
+    at: int
+    moment: str
+
+
+def fail_at(
+    *,
+    worker: int | None = None,
+    step: int | None = None,
+    shard: int | None = None,
+    version: int | None = None,
+    moment: str | None = None,
+) -> Fault:
+    """Kill a worker at one of its steps, or a shard as it makes a version.
+
+    moment: for a worker "before_push", "between_pushes" (its first shard has the gradient, the
+    others do not; the default) or "after_push"; for a shard "before_log" (nobody knows of the
+    version), "before_release" (it is in the log and with nobody; the default) or "after_release".
+    """
+    if worker is not None and step is not None and shard is None and version is None:
+        count("worker", worker, least=0)
+        count("step", step, least=0)
+        moment = moment or "between_pushes"
+        one_of("moment", moment, WORKER_MOMENTS)
+        return Fault("worker", worker, step, moment)
+    require(
+        shard is not None and version is not None and worker is None and step is None,
+        "fail_at takes worker= and step=, or shard= and version=",
+    )
+    assert shard is not None
+    assert version is not None
+    count("shard", shard, least=0)
+    count("version", version)
+    moment = moment or "before_release"
+    one_of("moment", moment, SHARD_MOMENTS)
+    return Fault("shard", shard, version, moment)
+
+
+class Fuse:
+    """One process's faults; only a first life has any."""
+
+    def __init__(self, faults: tuple[Fault, ...], kind: str, index: int, incarnation: int) -> None:
+        mine = [f for f in faults if (f.kind, f.number) == (kind, index)]
+        self._set = {(f.at, f.moment) for f in mine} if incarnation == 0 else set()
+
+    def burn(self, at: int, moment: str, after_s: float = 0.0) -> None:
+        """Die here, if this is the moment, as by kill -9; `after_s` lets messages leave first."""
+        if (at, moment) in self._set:
+            time.sleep(after_s)
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,134 @@
+"""From the shards' logs to one Schedule.
+
+Each log is in order; between them only causes count: an update comes after every version that its
+gradients had read. Among what may come next, the earliest by the shards' clocks does, so that the
+order is the one that happened wherever clocks agree. Joins and leaves stand in every log; they come
+when all logs have reached them (the driver holds releases around them, so none has to wait for a
+consequence of itself).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tardigrad.runtime.log import Line, Story
+from tardigrad.runtime.messages import Applied, Dropped, Push, Released, Ticket
+from tardigrad.schedule import Recorder, Schedule
+
+MEMBERSHIP = ("join", "leave")
+
+
+class Merged(NamedTuple):
+    schedule: Schedule
+    losses: list[float]
+    """The mean batch loss of each update of shard 0."""
+
+
+class Merger:
+    """Steps through the logs in an order in which they could have happened."""
+
+    def __init__(self, logs: Sequence[Sequence[Line]], versions: Sequence[int]) -> None:
+        self.logs = logs
+        self.position = [0] * len(logs)
+        self.versions = list(versions)
+
+    def next(self) -> list[int]:
+        """The shards whose next line comes now: one, or all for a join or a leave; [] at the end.
+
+        The caller handles the lines and then calls `advance` for each shard.
+        """
+        ready: list[tuple[float, int]] = []
+        waiting = 0
+        for shard, lines in enumerate(self.logs):
+            at = self.position[shard]
+            if at == len(lines):
+                continue
+            line = lines[at]
+            if line.event.kind in MEMBERSHIP:
+                waiting += 1
+            elif self._caused(line):
+                ready.append((line.event.now_s, shard))
+        if ready:
+            return [min(ready)[1]]
+        return list(range(len(self.logs))) if waiting == len(self.logs) else []
+
+    def line(self, shard: int) -> Line:
+        return self.logs[shard][self.position[shard]]
+
+    def advance(self, shard: int) -> None:
+        line = self.line(shard)
+        self.versions[shard] += sum(isinstance(d, Applied) for d in line.decided)
+        self.position[shard] += 1
+
+    @property
+    def finished(self) -> bool:
+        return all(p == len(lines) for p, lines in zip(self.position, self.logs, strict=True))
+
+    def _caused(self, line: Line) -> bool:
+        if line.event.kind != "push":
+            return True
+        read = Push(*line.event.what).read
+        return all(version <= here for version, here in zip(read, self.versions, strict=True))
+
+
+def merge(stories: Sequence[Story], workers: int) -> Merged:
+    """The schedule that happened, and the losses on the way; `workers` were there at first."""
+    joins = sum(line.event.kind == "join" for line in stories[0].lines)
+    recorder = Recorder(workers + joins, len(stories))
+    pushes = _rows(stories, recorder, workers)
+    merger = Merger([story.lines for story in stories], [0] * len(stories))
+    losses: list[float] = []
+    now_s = 0.0
+    while shards := merger.next():
+        kind, _, what = merger.line(shards[0]).event
+        now_s = max(now_s, *(merger.line(shard).event.now_s for shard in shards))
+        if kind in MEMBERSHIP:
+            recorder.member(what[0], kind == "join", now_s)
+        for shard in shards:
+            for decided in merger.line(shard).decided:
+                if isinstance(decided, Applied):
+                    recorder.apply(shard, decided.rows, decided.scale, now_s)
+                    if shard == 0:
+                        group = [pushes[row].loss for row in decided.rows]
+                        losses.append(sum(group) / len(group))
+                elif isinstance(decided, Dropped):
+                    recorder.drop(shard, decided.row, decided.reason, now_s)
+            merger.advance(shard)
+    if not merger.finished:
+        raise ValueError(
+            f"the shards' logs contradict each other after lines {merger.position}: "
+            "a gradient was computed at a version that no log holds"
+        )
+    return Merged(recorder.schedule(), losses)
+
+
+def _rows(stories: Sequence[Story], recorder: Recorder, workers: int) -> dict[int, Push]:
+    """Every row that was given out, in order, also those that never came back.
+
+    The first row of a worker that was there at first needs no release: it is the worker's number.
+    """
+    pushes: dict[int, Push] = {}
+    for story in stories:
+        for line in story.lines:
+            if line.event.kind in ("push", "lost"):
+                push = Push(*line.event.what)
+                pushes[push.row] = push
+    given: dict[int, tuple[int, float]] = {w: (w, 0.0) for w in range(workers)}
+    for line in stories[0].lines:
+        for decided in line.decided:
+            if isinstance(decided, Released | Ticket) and decided.row not in given:
+                given[decided.row] = (decided.worker, line.event.now_s)
+    steps = [0] * recorder.workers
+    last = [(0,) * recorder.shards] * recorder.workers
+    for row in range(len(given)):
+        worker, given_s = given[row]
+        step, steps[worker] = steps[worker], steps[worker] + 1
+        if row not in pushes:  # never came: it was being computed at the end
+            recorder.start(worker, step, max(last[worker]), last[worker], given_s)
+            continue
+        push = pushes[row]
+        last[worker] = push.read
+        recorder.start(worker, push.step, push.stamp, push.read, push.start_s)
+        if not math.isnan(push.end_s):
+            recorder.finish(row, push.end_s)
+    return pushes

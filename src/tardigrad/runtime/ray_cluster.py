@@ -1,0 +1,115 @@
+"""Connecting to Ray: a cluster that is there, or a local one of our own."""
+
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+
+from tardigrad.checks import require
+
+OBJECT_STORE_BYTES = 256 * 1024 * 1024
+ANSWER_S = 5.0
+LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Whether Ray may be more than one machine; "0" makes it bind to loopback, on Linux too."""
+
+
+@contextmanager
+def connected(address: str | None, actors: int) -> Iterator[None]:
+    """Within the block this process is connected to Ray; what we started ends with it."""
+    if ray.is_initialized():
+        yield
+        return
+    if address is None:
+        with local(actors):
+            yield
+        return
+    _check_answers(address)
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        _check_room(actors)
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def local(actors: int) -> Iterator[None]:
+    """A Ray of our own: on loopback only, with a token that only its own processes know."""
+    with _environment():
+        ray.init(
+            num_cpus=actors,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """Settings for what is started within; those that the user has made stay as they are."""
+    settings = {LOOPBACK_ONLY: "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    if "RAY_AUTH_MODE" not in os.environ:
+        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    ours = {name: value for name, value in settings.items() if name not in os.environ}
+    os.environ.update(ours)
+    _read_again()
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
+        _read_again()
+
+
+def _read_again() -> None:
+    """Ray reads these settings when it is imported, which was before, and has no public way to
+    repeat that. Where the private one is missing, Ray's own defaults decide."""
+    try:
+        from ray._private import ray_constants
+        from ray._raylet import (  # type: ignore[attr-defined]
+            AuthenticationTokenLoader,
+            Config,
+        )
+
+        ray_constants.ENABLE_RAY_CLUSTER = os.environ.get(LOOPBACK_ONLY) != "0"
+        Config.initialize("")
+        AuthenticationTokenLoader.instance().reset_cache()
+    except (ImportError, AttributeError):
+        pass
+
+
+def _check_answers(address: str) -> None:
+    """A cluster that is not there is told at once, not after Ray's own long wait."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    require(
+        bool(host) and port.isdigit() and "/" not in address,
+        f"address = {address!r} is not HOST:PORT of a cluster's head node, such as "
+        "192.168.0.10:6379 (`ray start --head` prints it)",
+    )
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_S).close()
+    except OSError as error:
+        raise ValueError(
+            f"no Ray cluster answers at {address} ({error}): start one there with "
+            "`ray start --head --port=6379`, or leave the address out for a local one"
+        ) from error
+
+
+def _check_room(actors: int) -> None:
+    free = int(ray.available_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
+    require(
+        actors <= free,
+        f"the cluster has {free} free CPUs, so only {free} actors fit, and {actors} workers and "
+        f"shards were asked for: use fewer, or add nodes",
+    )

@@ -1,0 +1,265 @@
+"""`train`: the same task, rule and policy as `simulate`, on real processes and in real time."""
+
+import json
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from tardigrad.checks import count, require
+from tardigrad.clusters import StepTimes, TimedCluster
+from tardigrad.engine import History, Run
+from tardigrad.engine.execute import divide
+from tardigrad.policies import Async, Policy
+from tardigrad.rules import Rule
+from tardigrad.runtime.crew import Crew
+from tardigrad.runtime.driver import Change, Driver, Live
+from tardigrad.runtime.facts import check_facts, facts_of
+from tardigrad.runtime.faults import Fault
+from tardigrad.runtime.log import read_log
+from tardigrad.runtime.merge import merge
+from tardigrad.runtime.ray_cluster import connected
+from tardigrad.runtime.recovery import Recovered
+from tardigrad.runtime.server import Snapshot
+from tardigrad.runtime.setup import Setup
+from tardigrad.tasks import Task
+
+RECORD = "record.json"
+RECORDS = "evaluations.jsonl"
+FORMAT = "tardigrad-ray-1"
+
+
+def train(
+    task: Task,
+    rule: Rule,
+    policy: Policy | None = None,
+    workers: int = 2,
+    shards: int = 1,
+    updates: int = 1000,
+    *,
+    shard_by: Literal["slice", "tensor"] = "slice",
+    address: str | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    impose: TimedCluster | None = None,
+    seed: int = 0,
+    evaluate_every: int = 0,
+    splits: Sequence[str] = ("validation",),
+    cut_every: int = 0,
+    digest_every: int = 100,
+    threads: int = 1,
+    shared_memory: bool = True,
+    sync_log: bool = False,
+    faults: Sequence[Fault] = (),
+    changes: Sequence[Change] = (),
+    watch: Callable[[Live], None] | None = None,
+    crew: Crew | None = None,
+    resources: dict[tuple[str, int], dict[str, float]] | None = None,
+) -> Run:
+    """Train on Ray, and record the schedule that happened.
+
+    Args:
+        address: of a cluster to join; None: the Ray this process is connected to, or a local one
+            started for this run.
+        folder: where logs, cuts and the record go; on a cluster, one that all nodes see. None: a
+            temporary one, removed at the end.
+        resume: go on with the run in `folder`, whose driver was stopped or killed.
+        impose: a time model whose step times (drawn with `seed`) the workers keep, by waiting
+            after a gradient that was computed sooner.
+        cut_every: updates between cuts, from which recovery starts; 0: recovery starts at 0.
+        digest_every: updates between digests of θ in the logs, which a replay compares.
+        threads: per process; the bits of a gradient depend on it.
+        sync_log: make logs survive loss of power, at about 0.2 ms an update.
+        faults: kills on schedule (`fail_at`), for tests.
+        changes: workers to add or remove on the way.
+        crew: actors to use, kept for the next run.
+        resources: Ray resources for ("worker", i) or ("shard", i), to place them.
+    """
+    policy = policy or Async()
+    for name, value in (("workers", workers), ("shards", shards), ("updates", updates)):
+        count(name, value)
+    count("threads", threads)
+    count("evaluate_every", evaluate_every, least=0)
+    count("cut_every", cut_every, least=0)
+    count("digest_every", digest_every, least=0)
+    require(impose is None or impose.workers >= workers, "impose has fewer workers than the run")
+    policy.check(workers, shards)
+    sharding = divide(task, rule, shards, shard_by)
+    require(not resume or folder is not None, "resume needs the folder of the run to go on with")
+    place = Path(tempfile.mkdtemp(prefix="tardigrad-")) if folder is None else Path(folder)
+    plain = {
+        "format": FORMAT,
+        "workers": workers,
+        "shards": shards,
+        "updates": updates,
+        "shard_by": shard_by,
+        "policy": _about(policy),
+        "seed": seed,
+        "facts": facts_of(task, threads),
+    }
+    try:
+        began_s = _begin(place, plain, resume)
+        setup = Setup(
+            run=secrets.randbits(62),
+            task=task,
+            rule=rule,
+            policy=policy,
+            sharding=sharding,
+            workers=workers,
+            updates=updates,
+            folder=place.absolute(),
+            began_s=began_s,
+            threads=threads,
+            shared_memory=shared_memory,
+            times=_times(impose, seed),
+            faults=tuple(faults),
+            snapshot_every=evaluate_every,
+            digest_every=digest_every,
+            sync_log=sync_log,
+        )
+        evaluation = Evaluation(setup, splits, resume) if evaluate_every else None
+        connection = nullcontext() if crew is not None else connected(address, workers + shards)
+        with connection, _crew(crew) as hands:
+            driver = Driver(
+                setup,
+                hands,
+                cut_every,
+                changes,
+                evaluation.take if evaluation else None,
+                watch,
+                resources,
+            )
+            try:
+                driver.start(Recovered(setup) if resume else None)
+                ended = driver.run()
+            except BaseException:
+                driver.abandon()
+                raise
+        stories = [read_log(setup.log_path(shard)) for shard in range(shards)]
+        schedule, losses = merge(stories, workers)
+        schedule.about.update(policy=_about(policy), cluster={"name": "ray"}, seed=seed)
+        plain["digests"] = [
+            [shard, version, digest]
+            for shard, story in enumerate(stories)
+            for version, digest in [*story.digests, (updates, ended.digests[shard])]
+        ]
+        plain["recoveries"] = driver.recoveries
+        _write(place / RECORD, {**plain, "began_s": began_s, "finished": True})
+        history = History(evaluation.finish(losses) if evaluation else [], losses)
+        return Run(ended.theta, history, schedule, ended.buffers, ended.average)
+    finally:
+        if folder is None:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+class Evaluation:
+    """Evaluates snapshots of the shards in the driver's process, while workers go on."""
+
+    def __init__(self, setup: Setup, splits: Sequence[str], resume: bool) -> None:
+        self.setup = setup
+        self.splits = splits
+        self._path = setup.folder / RECORDS
+        self.records: list[dict[str, float]] = []
+        if resume and self._path.exists():
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+            self.records = [json.loads(line) for line in lines]
+        self._known = {record["update"] for record in self.records}
+
+    def take(self, parts: list[Snapshot]) -> None:
+        """One version of all shards."""
+        first, task = parts[0], self.setup.task
+        if first.version in self._known:
+            return
+        self._known.add(first.version)
+        record: dict[str, float] = {
+            "update": first.version,
+            "time_s": max(part.time_s for part in parts),
+            "wall_s": time.time() - self.setup.began_s,
+            "samples": first.samples,
+        }
+        if task.epoch_size:
+            record["epoch"] = first.samples / task.epoch_size
+        params = torch.cat([part.theta for part in parts])
+        averages = [part.average for part in parts if part.average is not None]
+        for split in self.splits:
+            measured = task.evaluate(params, first.buffers, split)
+            record |= {f"{split}_{name}": value for name, value in measured.items()}
+            if len(averages) == len(parts):
+                averaged = task.evaluate(torch.cat(averages), first.buffers, split)
+                record |= {f"{split}_{name}_ema": value for name, value in averaged.items()}
+        self.records.append(record)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def finish(self, losses: list[float]) -> list[dict[str, float]]:
+        """The records in order, with the mean batch loss since the one before."""
+        records = sorted(self.records, key=lambda record: record["update"])
+        before = 0
+        for record in records:
+            recent = losses[before : int(record["update"])]
+            if recent:
+                record["batch_loss"] = sum(recent) / len(recent)
+            before = int(record["update"])
+        return records
+
+
+def _begin(folder: Path, plain: dict[str, Any], resume: bool) -> float:
+    """Write what the run starts from, or check that it is the run to go on with; its time 0."""
+    path = folder / RECORD
+    if not resume:
+        require(
+            not path.exists(),
+            f"{folder} already holds a run on Ray: go on with it (resume), or write elsewhere",
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        began_s = time.time()
+        _write(path, {**plain, "began_s": began_s, "finished": False})
+        return began_s
+    recorded = read_record(folder)
+    require(not recorded["finished"], f"the run in {folder} has finished: there is nothing to do")
+    given = json.loads(json.dumps(plain))
+    different = [n for n in plain if n != "facts" and recorded.get(n) != given[n]]
+    require(
+        not different,
+        f"{folder} holds a run of another spec, so it cannot be resumed with this one: "
+        f"{', '.join(different)} {'differs' if len(different) == 1 else 'differ'}",
+    )
+    check_facts(recorded["facts"], given["facts"])
+    return float(recorded["began_s"])
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    path = folder / RECORD
+    require(path.is_file(), f"{folder} holds no run on Ray (it has no {RECORD})")
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    require(record.get("format") == FORMAT, f"{path} is not a {FORMAT} file")
+    return record
+
+
+def _write(path: Path, data: dict[str, Any]) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+def _times(impose: TimedCluster | None, seed: int) -> StepTimes | None:
+    return None if impose is None else impose.realise(seed)
+
+
+def _crew(crew: Crew | None) -> Any:
+    return Crew() if crew is None else nullcontext(crew)
+
+
+def _about(part: Any) -> dict[str, Any]:
+    described = {"name": type(part).__name__}
+    if is_dataclass(part) and not isinstance(part, type):
+        described |= {k: v for k, v in asdict(part).items() if not callable(v)}
+    return described

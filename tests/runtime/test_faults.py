@@ -1,0 +1,169 @@
+"""Processes killed on schedule: the run ends as asked, nothing is lost or twice, and it replays."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import ray
+import torch
+from checks import assert_nothing_lost_or_twice, assert_replays
+
+import tardigrad as tg
+from tardigrad import rules
+from tardigrad.runtime import fail_at, train
+from tardigrad.tasks import TASKS
+
+TASK = TASKS["logistic_regression"]()
+RULE = rules.RULES["dana_ga"](lr=0.02)
+TIMES = tg.Gamma(workers=3, mean_s=0.02)
+"""Imposed, so that there is still something to do when the replacement comes."""
+
+WORKER_MOMENTS = ["before_push", "between_pushes", "after_push"]
+SHARD_MOMENTS = ["before_log", "before_release", "after_release"]
+
+
+def survive(crew, folder, policy, faults, updates=80, cut_every=0):
+    run = train(
+        TASK, RULE, policy, workers=3, shards=2, updates=updates, folder=folder, faults=faults,
+        cut_every=cut_every, crew=crew, impose=TIMES, digest_every=10,
+    )  # fmt: skip
+    assert_replays(run, TASK, RULE, updates)
+    came = assert_nothing_lost_or_twice(folder, 2, updates)
+    assert len(came[0] ^ came[1]) <= 3  # at most one a worker, under way at the end
+    return run
+
+
+def test_a_killed_worker_is_replaced(crew, tmp_path):
+    """Between its pushes, so that one shard has the gradient and the other has not."""
+    run = survive(crew, tmp_path, tg.Sync(), [fail_at(worker=1, step=5)])
+    assert (run.schedule.applied == 160).all()  # nobody missed a round
+
+
+def test_a_killed_shard_comes_back_from_a_cut_and_the_logs(crew, tmp_path):
+    faults = [fail_at(shard=0, version=43)]
+    survive(crew, tmp_path, tg.Async(), faults, cut_every=20)
+    assert len(list(tmp_path.glob("cut-*/cut.json"))) == 2
+
+
+def test_a_worker_and_a_shard_die_together(crew, tmp_path):
+    faults = [fail_at(worker=2, step=7), fail_at(shard=1, version=20, moment="after_release")]
+    survive(crew, tmp_path, tg.StaleSynchronous(bound=2), faults)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("repetition", range(5))
+@pytest.mark.parametrize("moment", WORKER_MOMENTS)
+@pytest.mark.parametrize(
+    "policy", [tg.Async(), tg.Sync(), tg.Backup(1)], ids=lambda p: type(p).__name__
+)
+def test_workers_die_at_every_moment(policy, moment, repetition, crew, tmp_path):
+    faults = [fail_at(worker=repetition % 3, step=3 * repetition, moment=moment)]
+    survive(crew, tmp_path, policy, faults)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("repetition", range(5))
+@pytest.mark.parametrize("moment", SHARD_MOMENTS)
+@pytest.mark.parametrize(
+    "policy",
+    [tg.Async(), tg.Sync(), tg.Partial(push=2, push_timeout_s=0.01, pull=0.5)],
+    ids=lambda p: type(p).__name__,
+)
+def test_shards_die_at_every_moment(policy, moment, repetition, crew, tmp_path):
+    faults = [fail_at(shard=repetition % 2, version=1 + 13 * repetition, moment=moment)]
+    survive(crew, tmp_path, policy, faults, cut_every=25 if repetition % 2 else 0)
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+import tardigrad as tg
+from tardigrad import rules
+from tardigrad.tasks import TASKS
+folder, address = sys.argv[1:]
+tg.train(
+    TASKS["logistic_regression"](), rules.RULES["dana_ga"](lr=0.02), tg.Sync(), workers=3, shards=2,
+    updates=80, folder=folder, address=address, impose=tg.Gamma(workers=3, mean_s=0.02),
+    digest_every=10, cut_every=15, evaluate_every=20,
+)
+"""
+
+
+def kill_driver_and_resume(crew, folder):
+    address = ray.get_runtime_context().gcs_address
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(folder), address])
+    log = folder / "shard-0.log"
+    try:
+        until = time.monotonic() + 90
+        while not log.exists() or log.read_bytes().count(b'"apply"') < 40:
+            assert time.monotonic() < until
+            assert driver.poll() is None
+            time.sleep(0.05)
+        os.kill(driver.pid, signal.SIGKILL)
+    finally:
+        driver.kill()
+        driver.wait()
+    before = log.read_bytes().count(b'"apply"')
+    time.sleep(1.0)  # Ray ends the dead driver's actors
+    run = train(
+        TASK, RULE, tg.Sync(), workers=3, shards=2, updates=80, folder=folder, resume=True,
+        crew=crew, impose=TIMES, digest_every=10, cut_every=15, evaluate_every=20,
+    )  # fmt: skip
+    assert before < 80
+    assert_replays(run, TASK, RULE, 80)
+    assert_nothing_lost_or_twice(folder, 2, 80)
+    assert run.history.column("update") == [0, 20, 40, 60, 80]
+
+
+def test_a_killed_driver_is_resumed(crew, tmp_path):
+    kill_driver_and_resume(crew, tmp_path / "run")
+    with pytest.raises(ValueError, match="has finished: there is nothing to do"):
+        train(
+            TASK, RULE, tg.Sync(), workers=3, shards=2, updates=80, crew=crew,
+            folder=tmp_path / "run", resume=True, digest_every=10,
+        )  # fmt: skip
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("repetition", range(5))
+def test_drivers_are_resumed(repetition, crew, tmp_path):
+    kill_driver_and_resume(crew, tmp_path / "run")
+
+
+def lose_node(folder):
+    script = Path(__file__).with_name("two_nodes.py")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder)], capture_output=True, text=True, timeout=240,
+        env=environment, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "replays bit for bit" in done.stdout
+
+
+def test_a_lost_node_is_survived(tmp_path):
+    lose_node(tmp_path)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("repetition", range(5))
+def test_lost_nodes_are_survived(repetition, tmp_path):
+    lose_node(tmp_path)
+
+
+def test_nothing_of_ours_is_left_in_shared_memory(crew, tmp_path):
+    before = set(os.listdir("/dev/shm"))
+    survive(crew, tmp_path, tg.Async(), [fail_at(worker=0, step=2), fail_at(shard=0, version=5)])
+    left = set(os.listdir("/dev/shm")) - before
+    assert not [name for name in left if "plasma" not in name]
+
+
+def test_runs_are_the_same_numbers_with_and_without_a_fault(crew, tmp_path):
+    """Under Sync a death changes when things happen and nothing else."""
+    calm = survive(crew, tmp_path / "calm", tg.Sync(), [])
+    hard = survive(crew, tmp_path / "hard", tg.Sync(), [fail_at(worker=1, step=4)])
+    assert torch.equal(calm.params, hard.params)

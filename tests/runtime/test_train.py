@@ -1,0 +1,106 @@
+"""Real runs on a local Ray: every policy, recorded and replayed bit for bit."""
+
+import pytest
+import torch
+from checks import assert_replays
+from torch import nn
+
+import tardigrad as tg
+from tardigrad import rules
+from tardigrad.runtime import Change, train
+from tardigrad.tasks import TASKS
+from tardigrad.tasks.split import Data, Split
+
+TASK = TASKS["logistic_regression"](sampling="epoch")
+POLICIES = {
+    "async": tg.Async(),
+    "sync": tg.Sync(),
+    "backup": tg.Backup(backups=1),
+    "partial": tg.Partial(push=2, push_timeout_s=0.005, pull=0.5, pull_timeout_s=0.002),
+    "ssp": tg.StaleSynchronous(bound=2),
+}
+OTHERS = {
+    "async_no_wait": tg.Async(wait=False),
+    "softsync": tg.SoftSync(groups=2, wait=False),
+    "bounded": tg.BoundedDelay(max_delay=2),
+    "deadline": tg.Deadline(timeout_s=0.02),
+    "partial_pull": tg.PartialPull(tg.StaleSynchronous(bound=2), pull=0.5),
+    "ramp_up": tg.RampUp(tg.Async(), updates=30),
+}
+RULES = ("gap_aware", "dana_ga", "fasgd", "delay_compensated")
+
+
+def run_and_replay(policy, rule_name, crew, updates=60, task=TASK, **options):
+    rule = rules.RULES[rule_name](lr=0.02)
+    run = train(task, rule, policy, workers=4, shards=2, updates=updates, crew=crew, **options)
+    assert_replays(run, task, rule, updates)
+    return run
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_replays_bit_for_bit(policy, crew):
+    rule = RULES[list(POLICIES).index(policy) % len(RULES)]
+    run_and_replay(POLICIES[policy], rule, crew)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_all_twenty_replay_bit_for_bit(policy, rule, crew):
+    run_and_replay(POLICIES[policy], rule, crew, updates=200)
+
+
+@pytest.mark.parametrize("policy", OTHERS)
+def test_the_other_policies_run_with_real_timers(policy, crew):
+    run_and_replay(OTHERS[policy], "gap_aware", crew, updates=40)
+
+
+def test_sync_never_lags_and_async_does(crew):
+    sync = run_and_replay(tg.Sync(), "gap_aware", crew)
+    assert sync.schedule.delays.max() == 0
+    assert (sync.schedule.applied == 120).all()  # 60 updates at each of 2 shards
+    free = run_and_replay(tg.Async(), "gap_aware", crew)
+    assert free.schedule.delays.mean() > 1
+
+
+def test_without_shared_memory_numbers_travel_through_ray(crew):
+    run_and_replay(tg.Sync(), "gap_aware", crew, shared_memory=False)
+
+
+def test_evaluations_are_of_exactly_those_versions(crew):
+    rule = rules.RULES["sgd"](lr=0.05)
+    run = train(TASK, rule, tg.Sync(), workers=3, updates=30, crew=crew, evaluate_every=10)
+    replayed = tg.execute(run.schedule, TASK, rule, engine="exact", evaluate_every=10)
+    keep = ("update", "samples", "epoch", "batch_loss", "validation_loss", "validation_accuracy")
+    for mine, theirs in zip(run.history.records, replayed.history.records, strict=True):
+        assert {k: mine.get(k) for k in keep} == {k: theirs.get(k) for k in keep}
+
+
+def test_batchnorm_buffers_follow_shard_0(crew):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
+    data = Data(Split(torch.randn(90, 6), torch.randint(0, 3, (90,))))
+    task = tg.ModuleTask(module, "cross_entropy", data, batch_size=8)
+    rule = rules.RULES["gap_aware"](lr=0.05)
+    run = train(task, rule, tg.Async(), workers=3, shards=2, updates=40, crew=crew)
+    replayed = tg.execute(run.schedule, task, rule, engine="exact")
+    assert torch.equal(replayed.params, run.params)
+    assert len(run.buffers) == 3
+    assert all(map(torch.equal, run.buffers, replayed.buffers))
+    assert not torch.equal(run.buffers[0], task.start_buffers()[0])
+
+
+def test_workers_come_and_go(crew):
+    rule = rules.RULES["dana_ga"](lr=0.02)
+    changes = [Change(10), Change(25, remove=0)]
+    times = tg.Gamma(workers=5, mean_s=0.01)
+    run = train(
+        TASK, rule, tg.Async(), workers=3, shards=2, updates=150, crew=crew, changes=changes,
+        impose=times,
+    )  # fmt: skip
+    assert_replays(run, TASK, rule, 150)
+    schedule = run.schedule
+    assert schedule.workers == 4
+    assert schedule.member_worker.tolist() == [3, 0]
+    assert schedule.member_joined.tolist() == [1, 0]
+    assert (schedule.applied > 0).all()
