@@ -78,8 +78,10 @@ def compiled_batch(task: ModuleTask, count: int) -> tuple[Function, Function]:
         graph = make_fx(compute, decomposition_table={torch.ops.aten.bmm.default: _bmm})(
             views, x, y, places, views.clone(), views[:, 0].clone()
         )
+        batch = torch.zeros(1, device=device, dtype=torch.int64)
+        gathering = make_fx(gather)(batch, batch, chosen, train.inputs, train.targets)
         known[count] = (
-            torch.compile(gather, dynamic=False),
+            torch.compile(gathering, dynamic=False),
             torch.compile(graph, dynamic=False),
         )
     return known[count]
