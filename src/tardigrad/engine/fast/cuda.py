@@ -30,60 +30,41 @@ ALIGN = 32
 """Rows of the buffers begin at multiples of so many numbers: matrix kernels want 16 bytes."""
 
 
-Function = Callable[..., Any]
-_compiled: WeakKeyDictionary[ModuleTask, dict[int, tuple[Function, Function]]] = WeakKeyDictionary()
+Gradients = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+_compiled: WeakKeyDictionary[ModuleTask, dict[int, Gradients]] = WeakKeyDictionary()
 
 
-def compiled_batch(task: ModuleTask, count: int) -> tuple[Function, Function]:
-    """Two functions for batches of `count` rows, compiled once per task and count.
+def compiled_gradients(task: ModuleTask, count: int) -> Gradients:
+    """(views, inputs, targets, out) → losses; the gradients of `count` rows go into `out`.
 
-    gather(batch, start, samples, inputs, targets) → (places, inputs, targets) of batch number
-    batch[0], whose rows stand at start[batch[0]] and after in `samples`.
-    compute(views, inputs, targets, places, out, losses) → gradients into `out`, losses at their
-    places. They are two so that what was gathered lies in memory: fused into the gradient, the
-    gathering would be done again for every parameter.
+    Compiled once per task and count: nothing else about a run has a shape in it.
     """
     known = _compiled.setdefault(task, {})
     if count not in known:
-        layout, train = task.layout, task.data.train
-        at, device = layout.offsets, task.device
-
-        def gather(
-            batch: Tensor, start: Tensor, samples: Tensor, inputs: Tensor, targets: Tensor
-        ) -> tuple[Tensor, Tensor, Tensor]:
-            places = start[batch] + torch.arange(count, device=device)
-            chosen = samples[places]
-            return places, inputs[chosen], targets[chosen]
+        layout, at = task.layout, task.layout.offsets
 
         def loss(pieces: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
             return task.loss_of(dict(zip(layout.names, pieces, strict=True)), x, y)
 
-        def compute(
-            views: Tensor, x: Tensor, y: Tensor, places: Tensor, out: Tensor, losses: Tensor
-        ) -> None:
+        def gradients(views: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
             params = [
                 views[:, at[i] : at[i + 1]].reshape(len(views), *shape)
                 for i, shape in enumerate(layout.shapes)
             ]
-            grads, values = vmap(grad_and_value(loss))(params, x, y)
+            losses: Tensor
+            grads, losses = vmap(grad_and_value(loss))(params, x, y)
             for i, grad in enumerate(grads):
                 out[:, at[i] : at[i + 1]] = grad.flatten(1)
-            losses.index_copy_(0, places, values)
+            return losses
 
         stride = -(-layout.size // ALIGN) * ALIGN
-        views = torch.zeros(count, stride, device=device, dtype=task.dtype)
-        places = torch.arange(count, device=device)
-        chosen = torch.zeros(count, task.batch_size, device=device, dtype=torch.int64)
-        x, y = train.inputs[chosen], train.targets[chosen]
-        graph = make_fx(compute, decomposition_table={torch.ops.aten.bmm.default: _bmm})(
-            views, x, y, places, views.clone(), views[:, 0].clone()
+        views = torch.zeros(count, stride, device=task.device, dtype=task.dtype)
+        chosen = torch.zeros(count, task.batch_size, device=task.device, dtype=torch.int64)
+        train = task.data.train
+        graph = make_fx(gradients, decomposition_table={torch.ops.aten.bmm.default: _bmm})(
+            views, train.inputs[chosen], train.targets[chosen], views.clone()
         )
-        batch = torch.zeros(1, device=device, dtype=torch.int64)
-        gathering = make_fx(gather)(batch, batch, chosen, train.inputs, train.targets)
-        known[count] = (
-            torch.compile(gathering, dynamic=False),
-            torch.compile(graph, dynamic=False),
-        )
+        known[count] = torch.compile(graph, dynamic=False)
     return known[count]
 
 
@@ -149,6 +130,7 @@ class CudaGraphs:
         sizes = [len(moves) for moves in place.moves]
         self._moves = on_device(np.concatenate(place.moves), device)
         self._move_start = on_device(np.concatenate([[0], np.cumsum(sizes)]), device)
+        self._counting = torch.arange(place.stage, device=device)
         self._counter = torch.zeros(1, device=device, dtype=torch.int64)
         self._sizes = np.diff(self._batches.start)
         self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
@@ -156,13 +138,16 @@ class CudaGraphs:
     # -- one batch, as captured
 
     def _compute(self, count: int, parity: int) -> None:
-        train, begin = self.task.data.train, parity * self._stage
-        gather, compute = compiled_batch(self.task, count)
-        places, x, y = gather(
-            self._counter, self._start, self._samples, train.inputs, train.targets
-        )
+        # Gathered outside the compiled function: fused into the gradient, it would be done again
+        # for every parameter.
+        places = self._start.index_select(0, self._counter) + self._counting[:count]
+        chosen, train = self._samples.index_select(0, places), self.task.data.train
+        begin = parity * self._stage
         piece = slice(begin, begin + count)
-        compute(self._views[piece], x, y, places, self._grads[piece], self._losses)
+        losses = compiled_gradients(self.task, count)(
+            self._views[piece], train.inputs[chosen], train.targets[chosen], self._grads[piece]
+        )
+        self._losses.index_copy_(0, places, losses)
 
     def _apply(self, span: Tensor | None = None) -> None:
         self._kernel.run(
