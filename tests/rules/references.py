@@ -449,6 +449,17 @@ class GapRmsProp(RmsProp):
             self.theta[i] -= now.lr * self.v[i]
 
 
+class StalenessAdaGrad(AdaGrad):
+    """A composition that no paper has: g/τ is stepped along, g² is added up."""
+
+    def update(self, pushes: Sequence[Push], now: Now) -> None:
+        penalised = [[g / (push.delay + 1) for g in push.grad] for push in pushes]
+        first, raw = average(penalised), average([push.grad for push in pushes])
+        for i, g in enumerate(raw):
+            self.u[i] += g * g
+            self.theta[i] -= now.lr * first[i] / (math.sqrt(self.u[i]) + self.eps)
+
+
 class Outcome(NamedTuple):
     theta: Vector
     average: Vector

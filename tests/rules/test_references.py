@@ -197,6 +197,10 @@ CASES: dict[str, tuple[tg.Rule, Twin]] = {
         tg.Rule(LR, rules.Adam(), rules.DelayCompensation(0.3)),
         lambda: ref.DelayCompensatedAdam(0.3),
     ),
+    "staleness, adagrad": (
+        tg.Rule(LR, rules.AdaGrad(), rules.StalenessAware("gradient")),
+        ref.StalenessAdaGrad,
+    ),
     "gap, rmsprop momentum": (
         tg.Rule(LR, rules.RmsProp(momentum=0.9), rules.Gap()),
         lambda: ref.GapRmsProp(momentum=0.9),
