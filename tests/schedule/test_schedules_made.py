@@ -108,3 +108,15 @@ def test_schedules_differ_by_seed_and_agree_by_seed() -> None:
     assert first == again
     assert first != other
     assert first != "a schedule"
+
+
+@pytest.mark.parametrize("heterogeneous", [False, True])
+def test_another_worker_changes_nobody_elses_times(heterogeneous: bool) -> None:
+    few, more = (
+        tg.schedule(tg.Async(), tg.Gamma(n, heterogeneous), updates=200, seed=3) for n in (3, 5)
+    )
+    for worker in range(3):
+        ends = [made.end_s[made.worker == worker] for made in (few, more)]
+        common = min(int(np.isfinite(end).sum()) for end in ends)
+        assert common > 20
+        assert np.array_equal(ends[0][:common], ends[1][:common])

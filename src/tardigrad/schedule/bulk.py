@@ -63,13 +63,16 @@ def _arrivals(cluster: TimedCluster, updates: int, seed: int) -> tuple[Ints, Flo
         last = more[:, -1]
         steps *= 2
     within = np.nonzero(pool_end <= bound)[0]  # `updates` of them, or more where the last are tied
-    order = within[np.lexsort((pool_who[within], pool_start[within], pool_end[within]))]
-    who, when = pool_who[order].astype(np.int64), pool_end[order]
-    previous = _previous_of_same(who)
-    started = np.where(previous < 0, who, cluster.workers + previous)  # rank in the order of starts
-    if ((np.diff(when) == 0) & (np.diff(started) < 0)).any():
-        return None
-    return who[:updates], when[:updates]
+    order = within[np.argsort(pool_end[within], kind="stable")]
+    if (np.diff(pool_end[order]) == 0).any():
+        order = within[np.lexsort((pool_who[within], pool_start[within], pool_end[within]))]
+        who = pool_who[order].astype(np.int64)
+        previous = _previous_of_same(who)
+        started = np.where(previous < 0, who, cluster.workers + previous)  # rank among all starts
+        if ((np.diff(pool_end[order]) == 0) & (np.diff(started) < 0)).any():
+            return None
+    first = order[:updates]
+    return pool_who[first].astype(np.int64), pool_end[first]
 
 
 def _starts(ends: Floats, first: float | Floats) -> Floats:
