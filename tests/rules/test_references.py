@@ -373,17 +373,25 @@ def test_clipping_happens_before_the_push(name: str) -> None:
     assert not torch.allclose(clipped.params, free.params, atol=1e-3)
 
 
-def test_the_gap_of_every_applied_gradient_is_measured() -> None:
+def test_the_gap_and_b_staleness_of_every_applied_gradient() -> None:
+    """√mean (θ − view)², and ‖g(view) − g(θ)‖ on the same batch."""
     order = random_order(7)
+    schedule = tg.Schedule.from_order(order, WORKERS)
     run = tg.execute(
-        tg.Schedule.from_order(order, WORKERS), task(), rules.sgd(LR), engine="exact", gap=True
+        schedule, task(), rules.sgd(LR), engine="exact", measures=("gap", "b_staleness")
     )
-    theta, views, steps, gaps = list(THETA0), [list(THETA0)] * WORKERS, [0] * WORKERS, []
+    theta, views, steps = list(THETA0), [list(THETA0)] * WORKERS, [0] * WORKERS
+    gaps, changes = [], []
+
+    def distance(a: list[float], b: list[float]) -> float:
+        return math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b, strict=True)))
+
     for worker in order:
-        squares = [(t - w) ** 2 for t, w in zip(theta, views[worker], strict=True)]
-        gaps.append(math.sqrt(sum(squares) / len(squares)))
         grad = gradient(views[worker], worker, steps[worker])
+        gaps.append(distance(theta, views[worker]) / math.sqrt(len(theta)))
+        changes.append(distance(grad, gradient(theta, worker, steps[worker])))
         theta = [t - LR * g for t, g in zip(theta, grad, strict=True)]
         views[worker] = theta
         steps[worker] += 1
     assert run.history.gap == pytest.approx(gaps, abs=1e-12)
+    assert run.history.b_staleness == pytest.approx(changes, abs=1e-12)
