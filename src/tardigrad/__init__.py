@@ -3,7 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 from tardigrad import rules, schedules
-from tardigrad.clusters import Dispatcher, Gamma
+from tardigrad.clusters import (
+    Absence,
+    Constant,
+    Dispatcher,
+    Exponential,
+    Gamma,
+    LogNormal,
+    Network,
+    Outage,
+    Pareto,
+    SlowShard,
+    Stragglers,
+    Trace,
+)
 from tardigrad.engine import Diverged, History, Run, execute, simulate
 from tardigrad.links import BandwidthAware, Budget, Every, Full
 from tardigrad.policies import (
@@ -28,29 +41,39 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Absence",
     "Async",
     "Backup",
     "BandwidthAware",
     "BoundedDelay",
     "Budget",
+    "Constant",
     "Deadline",
     "Dispatcher",
     "Diverged",
     "Every",
+    "Exponential",
     "Full",
     "FunctionTask",
     "Gamma",
     "History",
+    "LogNormal",
     "ModuleTask",
+    "Network",
+    "Outage",
+    "Pareto",
     "Partial",
     "PartialPull",
     "RampUp",
     "Rule",
     "Run",
     "Schedule",
+    "SlowShard",
     "SoftSync",
     "StaleSynchronous",
+    "Stragglers",
     "Sync",
+    "Trace",
     "execute",
     "rules",
     "schedule",

@@ -10,6 +10,7 @@ from tardigrad.bench.schedule import bench_schedule
 from tardigrad.plan.studies.backup_workers import backup_workers
 from tardigrad.plan.studies.gap_aware_speedup import gap_aware_speedup
 from tardigrad.plan.studies.layer_staleness import layer_staleness
+from tardigrad.plan.studies.psp_times import psp_times
 from tardigrad.spec import Spec
 
 
@@ -101,6 +102,16 @@ def test_studies_draw_and_tell(tmp_path: Path) -> None:
     assert straight in ("95 + 5", "96 + 4", "97 + 3")
     for found in (speed, backups):
         assert found.figures[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_partial_waiting_saves_what_the_paper_says(tmp_path: Path) -> None:
+    rows = psp_times(tmp_path, iterations=20).rows
+    seconds, without, with_jitter = ([float(row[i] or 0) for row in rows] for i in (3, 5, 6))
+    assert seconds[2] == pytest.approx(10.5, abs=0.05)  # the rare delays have no effect left
+    for ratios in (without, with_jitter):
+        assert ratios[0] == 1
+        assert ratios[0] > ratios[1] > ratios[2] >= ratios[3]
+    assert with_jitter[3] == pytest.approx(0.683, abs=0.06)
 
 
 def test_the_benchmark_compares_equal_schedules() -> None:

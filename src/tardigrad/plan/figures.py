@@ -118,10 +118,11 @@ def plot_lines(
     y: str,
     lines: Mapping[str, Points],
     points: Mapping[str, Points] | None = None,
+    marker: str = "o",
 ) -> None:
     """Named lines, and single points beside them."""
     for (label, (xs, ys)), colour in zip(lines.items(), COLOURS, strict=False):
-        axes.plot(list(xs), list(ys), color=colour, marker="o", markersize=3, label=label)
+        axes.plot(list(xs), list(ys), color=colour, marker=marker, markersize=3, label=label)
     for label, (xs, ys) in (points or {}).items():
         axes.plot(list(xs), list(ys), "D", color=COLOURS[-1], markersize=6, label=label)
     axes.set_ylim(bottom=0)
