@@ -34,7 +34,7 @@ def run(
     folder = to or Path("runs") / file.stem
     watcher = Watcher(file.stem)
     try:
-        run_spec(spec, folder, resume=resume, begin=watcher.begin)
+        run_spec(spec, folder, resume=resume, begin=watcher.begin, say=tell)
     except KeyboardInterrupt:
         watcher.close()
         complain("stopped by Ctrl-C")

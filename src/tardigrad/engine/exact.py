@@ -38,6 +38,8 @@ class Exact:
     read; each shard then takes its slice. `position` counts groups done.
     """
 
+    name = "exact"
+
     def __init__(
         self,
         schedule: Schedule,
@@ -106,6 +108,11 @@ class Exact:
         return torch.cat([a[0] for a in averages]) if all(averages) else None
 
     @property
+    def samples(self) -> int:
+        """Samples in the gradients that shard 0 has applied."""
+        return self.shards[0].samples
+
+    @property
     def finished(self) -> bool:
         return self.position == self.schedule.groups
 
@@ -113,6 +120,12 @@ class Exact:
     def total(self) -> int:
         """Updates to be made in all."""
         return self.schedule.updates
+
+    def advance_to(self, until: int) -> None:
+        """Go on by one update: as far as all shards must go for it."""
+        before = self.updates
+        while self.updates == before and not self.finished:
+            self.advance()
 
     def advance(self) -> None:
         """Apply the next group."""
@@ -273,7 +286,7 @@ class Exact:
         for s, shard in enumerate(self.shards):
             at = f"shard.{s}."
             saved = {name: tensor for name, tensor in tensors.items() if name.startswith(at)}
-            _check_fits(shard.tensors(f"shard.{s}"), saved)
+            check_fits(shard.tensors(f"shard.{s}"), saved)
 
     def _restore_numbers(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         self.history = History(facts["records"], facts["loss"], facts["gap"], facts["b_staleness"])
@@ -290,7 +303,7 @@ class Exact:
             )
 
 
-def _check_fits(ours: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+def check_fits(ours: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     """Refuse a shard's checkpoint whose θ or rule state has other names, shapes or dtypes."""
     mine = {name: (tensor.shape, tensor.dtype) for name, tensor in ours.items()}
     theirs = {

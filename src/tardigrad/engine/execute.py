@@ -1,16 +1,17 @@
 """Executing a schedule: pick an engine, evaluate on the way, save and go on."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch import Tensor
 
 from tardigrad.checks import count, one_of, require
 from tardigrad.clusters import Cluster
 from tardigrad.engine.checkpoint import load_checkpoint, save_checkpoint
-from tardigrad.engine.exact import Exact
+from tardigrad.engine.choose import ENGINES, Engine, Execution, Say, choose
 from tardigrad.engine.lockstep import Lockstep
 from tardigrad.engine.run import Diverged, Run
 from tardigrad.layout import Sharding
@@ -22,7 +23,6 @@ from tardigrad.tasks import Task
 
 CHECKPOINT = "checkpoint.safetensors"
 MEASURES = ("gap", "b_staleness")
-Engine = Literal["auto", "exact"]
 
 
 class Tick(NamedTuple):
@@ -50,6 +50,9 @@ def execute(
     checkpoint_every: int = 0,
     resume: bool = False,
     watch: Watch | None = None,
+    chunk: int | None = None,
+    memory_gib: float | None = None,
+    say: Say | None = None,
 ) -> Run:
     """Train as the schedule says.
 
@@ -61,18 +64,32 @@ def execute(
             price of computing it twice).
         folder: where checkpoints go, every `checkpoint_every` updates and at the end.
         resume: go on from the folder's checkpoint, if there is one.
-        watch: called after every update.
+        watch: called after every update, by the fast engine after every batch of them.
+        chunk: gradients that the fast engine computes at a time; None suits the machine.
+        memory_gib: what the run may take; None is what the machine has left. Refused before it
+            starts if it would take more.
+        say: told, in a line each, which engine was picked and why.
     """
-    one_of("engine", engine, ("auto", "exact"))
+    one_of("engine", engine, ENGINES)
     check_measures(measures)
     validate(schedule)
     sharding = divide(task, rule, schedule.shards, shard_by)
-    execution = Exact(schedule, task, rule, sharding, measures)
+    execution = choose(
+        engine,
+        schedule,
+        task,
+        rule,
+        sharding,
+        say or (lambda line: None),
+        measures,
+        chunk,
+        memory_gib,
+    )
     return _drive(execution, evaluate_every, splits, folder, checkpoint_every, resume, watch)
 
 
 def _drive(
-    execution: Exact,
+    execution: Execution,
     evaluate_every: int = 0,
     splits: Sequence[str] = ("validation",),
     folder: Path | None = None,
@@ -85,7 +102,8 @@ def _drive(
     count("checkpoint_every", checkpoint_every, least=0)
     checkpoint = None if folder is None else folder / CHECKPOINT
     if resume and checkpoint is not None and checkpoint.exists():
-        execution.restore(*load_checkpoint(checkpoint))
+        _restore(execution, *load_checkpoint(checkpoint))
+    stops = [every for every in (evaluate_every, checkpoint_every) if every]
     started = time.perf_counter()
     while True:
         updates, last = execution.updates, execution.finished
@@ -96,11 +114,11 @@ def _drive(
             last or (checkpoint_every and updates and updates % checkpoint_every == 0)
         ):
             _check_finite(execution)  # the last good checkpoint must stay
-            save_checkpoint(checkpoint, execution.tensors(), execution.facts())
+            facts = {"engine": execution.name, **execution.facts()}
+            save_checkpoint(checkpoint, execution.tensors(), facts)
         if last:
             return execution.run()
-        while execution.updates == updates and not execution.finished:
-            execution.advance()
+        execution.advance_to(min([execution.total, *(updates - updates % n + n for n in stops)]))
         if watch is not None:
             watch(Tick(execution.updates, execution.total, execution.history.loss[-1]))
 
@@ -162,7 +180,7 @@ def _simulate_together(
     return _drive(execution, **options)
 
 
-def _evaluate(execution: Exact, splits: Sequence[str], wall_s: float) -> None:
+def _evaluate(execution: Execution, splits: Sequence[str], wall_s: float) -> None:
     """Add a record for this update, unless a resumed run has it already."""
     schedule, records = execution.schedule, execution.history.records
     updates = execution.updates
@@ -174,7 +192,7 @@ def _evaluate(execution: Exact, splits: Sequence[str], wall_s: float) -> None:
         "update": updates,
         "time_s": float(schedule.group_time_s[done - 1]) if done else 0.0,
         "wall_s": wall_s,
-        "samples": execution.shards[0].samples,
+        "samples": execution.samples,
     }
     if execution.task.epoch_size:
         record["epoch"] = record["samples"] / execution.task.epoch_size
@@ -196,7 +214,17 @@ def check_measures(measures: Sequence[str]) -> None:
         one_of("measures", name, MEASURES)
 
 
-def _check_finite(execution: Exact) -> None:
+def _restore(execution: Execution, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    made_by = facts.get("engine", "exact")
+    require(
+        made_by == execution.name,
+        f"the checkpoint was made by the {made_by} engine, which differs from the "
+        f"{execution.name} one in the last bits: resume with engine = {made_by!r}",
+    )
+    execution.restore(tensors, facts)
+
+
+def _check_finite(execution: Execution) -> None:
     params = execution.params
     bad = ~torch.isfinite(params)
     if bool(bad.any()):

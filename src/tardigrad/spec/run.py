@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from tardigrad.checks import require
 from tardigrad.engine import Diverged, Run, execute
 from tardigrad.engine.checkpoint import load_checkpoint
+from tardigrad.engine.choose import Say
 from tardigrad.engine.execute import CHECKPOINT, Watch, divide
 from tardigrad.folder import PARAMS, RunFolder, check_free
 from tardigrad.layout import Layout
@@ -23,8 +24,16 @@ Begin = Callable[[Schedule], Watch | None]
 """Told of the schedule before it is executed; returns who watches that."""
 
 
-def run(spec: Spec, path: Path, resume: bool = False, begin: Begin | None = None) -> Run:
+def run(
+    spec: Spec,
+    path: Path,
+    resume: bool = False,
+    begin: Begin | None = None,
+    say: Say | None = None,
+) -> Run:
     """Run the spec in a new folder, or with `resume` go on with the one that is there.
+
+    `say` is told, in a line each, which engine was picked and why.
 
     Nothing is written before all that can be checked has been. A run that stops early (Ctrl-C, a
     loss that is not a number) leaves its last checkpoint and the metrics up to it.
@@ -61,6 +70,9 @@ def run(spec: Spec, path: Path, resume: bool = False, begin: Begin | None = None
                 checkpoint_every=spec.checkpoint_every,
                 resume=going_on,
                 watch=begin(schedule) if begin else None,
+                chunk=spec.chunk,
+                memory_gib=spec.memory_gib,
+                say=say,
             )
         except (Diverged, KeyboardInterrupt) as stop:
             status = "diverged" if isinstance(stop, Diverged) else "stopped"

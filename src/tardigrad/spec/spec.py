@@ -8,9 +8,10 @@ from typing import Any, Literal, get_type_hints
 
 import tomli_w
 
-from tardigrad.checks import count, require
+from tardigrad.checks import count, positive, require
 from tardigrad.clusters import CLUSTERS, Cluster
-from tardigrad.engine.execute import Engine, check_measures
+from tardigrad.engine.choose import Engine
+from tardigrad.engine.execute import check_measures
 from tardigrad.policies import POLICIES, Policy
 from tardigrad.rules import RULES, Rule
 from tardigrad.schedule import Schedule, schedule
@@ -57,6 +58,11 @@ class Spec:
     shard_by: Literal["slice", "tensor"] = "slice"
     """Even slices of the flat vector, or whole tensors."""
     engine: Engine = "auto"
+    """Who executes: "exact", "fast", or "auto": fast where it suits the run and pays."""
+    chunk: int | None = None
+    """Gradients the fast engine computes at a time; left out: what suits the machine."""
+    memory_gib: float | None = None
+    """What the run may take; left out: what the machine has left."""
     evaluate_every: int | None = None
     """Updates between evaluations; 0 never, left out: twenty times in a run."""
     checkpoint_every: int | None = None
@@ -80,6 +86,10 @@ class Spec:
                 f"splits may hold 'train', 'validation' and 'test', got {split!r}",
             )
         check_measures(self.measures)
+        if self.chunk is not None:
+            count("chunk", self.chunk)
+        if self.memory_gib is not None:
+            positive("memory_gib", self.memory_gib)
         workers = self.make_cluster().workers
         self.make_policy().check(workers, self.shards)
         self.make_rule()
@@ -125,7 +135,8 @@ class Spec:
 
     def data(self) -> dict[str, Plain]:
         """All of it as plain data, defaults spelled out."""
-        out = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        out = {name: value for name, value in values.items() if value is not None}
         out |= {"splits": list(self.splits), "measures": list(self.measures)}
         return out
 

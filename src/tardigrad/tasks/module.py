@@ -198,6 +198,11 @@ class ModuleTask:
         """Whether gradients carry BatchNorm statistics."""
         return bool(self._statistics)
 
+    @property
+    def convolves(self) -> bool:
+        """Whether the model has convolutions."""
+        return any(isinstance(m, nn.modules.conv._ConvNd) for m in self._module.modules())
+
     def statistics_zeros(self) -> tuple[Tensor, ...]:
         """What `functional_loss_and_statistics` fills; under vmap it needs a batch of them."""
         return self._statistics.zeros()

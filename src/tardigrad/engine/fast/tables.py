@@ -11,14 +11,21 @@ from tardigrad.schedule.schedule import Ints
 from tardigrad.schedules import Progress
 
 
-def scalar_table(schedule: Schedule, rule: Rule, batch_size: int, epoch_size: int) -> Tensor:
-    """Per update of a one-shard schedule of single gradients: staleness, then `Rule.scalars`."""
+def scalar_table(
+    schedule: Schedule, rule: Rule, batch_size: int, epoch_size: int, shard: int = 0
+) -> Tensor:
+    """Per update of a shard: staleness (of the group's first gradient), then `Rule.scalars`."""
+    mine = schedule.group_shard == shard
+    first = schedule.group_rows[schedule.group_start[:-1][mine]]
+    staleness = np.arange(len(first)) - schedule.read[first, shard] + 1
+    applied = np.diff(schedule.group_start)[mine]
+    before = (np.cumsum(applied) - applied) * batch_size
+    scales = schedule.group_scale[mine]
     values = []
-    delays = schedule.delays.tolist()
-    scales = schedule.group_scale.tolist()
-    for update, (delay, scale) in enumerate(zip(delays, scales, strict=True)):
-        s = rule.scalars(Progress(update, update * batch_size, epoch_size), scale)
-        values.append((delay + 1, s.lr, s.lr_max, *s.correction, *s.optimizer))
+    rows = zip(staleness.tolist(), before.tolist(), scales.tolist(), strict=True)
+    for update, (late, samples, scale) in enumerate(rows):
+        s = rule.scalars(Progress(update, samples, epoch_size), scale)
+        values.append((late, s.lr, s.lr_max, *s.correction, *s.optimizer))
     return torch.tensor(values, dtype=torch.float64)
 
 

@@ -1,0 +1,164 @@
+"""Many gradients in one call: vmapped over views and batches, compiled; or one after another."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tardigrad.engine.fast.sizes import cover
+from tardigrad.rules import Rule
+from tardigrad.schedule import Schedule
+from tardigrad.schedule.schedule import Ints
+from tardigrad.tasks import ModuleTask, Task, Turn
+
+CALL = 0.5
+"""What a call on the CPU costs before its first gradient, in gradients."""
+LARGE = 2_000_000
+"""Parameters from which on one gradient alone keeps a CPU busy."""
+
+
+class Computed(NamedTuple):
+    """Gradients, one a row, their losses, and their batches' statistics (BatchNorm)."""
+
+    grads: Tensor
+    losses: Tensor
+    statistics: tuple[Tensor, ...] = ()
+
+
+class Gradients(Protocol):
+    """Computes rows of a schedule at the views given, one a row."""
+
+    def __call__(self, views: Tensor, rows: Ints) -> list[Computed]:
+        """In order; several pieces where the rows do not fit one call. A piece may be longer than
+        what is left: the rest of it means nothing."""
+        ...
+
+
+class NotBatchable(ValueError):
+    """The model's gradients cannot be batched; the message says why."""
+
+
+class OneByOne:
+    """The task's own gradient, row after row."""
+
+    def __init__(self, schedule: Schedule, task: Task, rule: Rule) -> None:
+        self._schedule, self._task, self._rule = schedule, task, rule
+
+    def __call__(self, views: Tensor, rows: Ints) -> list[Computed]:
+        schedule = self._schedule
+        turns = [Turn(int(schedule.worker[r]), int(schedule.step[r]), int(r)) for r in rows]
+        found = [self._task.gradient(view, turn) for view, turn in zip(views, turns, strict=True)]
+        grads = torch.stack([self._rule.prepare(f.grad) for f in found])
+        losses = torch.stack([f.loss for f in found])
+        kinds = zip(*(f.buffers for f in found), strict=True)
+        return [Computed(grads, losses, tuple(torch.stack(kind) for kind in kinds))]
+
+
+Compiled = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
+_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, float | None], Compiled]]
+_compiled = WeakKeyDictionary()
+
+
+class Batched:
+    """vmap over views and batches, compiled for a few sizes; what does not fit one is padded."""
+
+    def __init__(
+        self, schedule: Schedule, task: ModuleTask, rule: Rule, sizes: Sequence[int]
+    ) -> None:
+        self._schedule, self._task, self._rule, self._sizes = schedule, task, rule, tuple(sizes)
+
+    def __call__(self, views: Tensor, rows: Ints) -> list[Computed]:
+        schedule, out, at = self._schedule, [], 0
+        for size in cover(len(rows), self._sizes, CALL):
+            mine, seen = rows[at : at + size], views[at : at + size]
+            if len(mine) < size:
+                spare = size - len(mine)
+                seen = torch.cat([seen, seen[-1:].expand(spare, -1)])
+            inputs, targets = self._task.batches(schedule.worker[mine], schedule.step[mine], mine)
+            if len(mine) < size:
+                inputs = torch.cat([inputs, inputs[-1:].expand(spare, *inputs.shape[1:])])
+                targets = torch.cat([targets, targets[-1:].expand(spare, *targets.shape[1:])])
+            function = compiled_gradients(self._task, self._rule, size)
+            with torch.no_grad():
+                out.append(Computed(*function(seen, inputs, targets)))
+            at += size
+        return out
+
+
+def compiled_gradients(task: ModuleTask, rule: Rule, size: int) -> Compiled:
+    """(views, inputs, targets), `size` of each → gradients, losses, statistics; compiled once per
+    task and size."""
+    known = _compiled.setdefault(task, {})
+    key = (size, rule.clip_norm)
+    if key not in known:
+        inputs, targets = task.batches([0] * size, [0] * size, [0] * size)
+        views = task.start().expand(size, -1).contiguous()
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # torch's compiler warns of itself
+            graph = make_fx(_gradients(task, rule))(views, inputs, targets)
+            function = torch.compile(graph, dynamic=False)
+            function(views, inputs, targets)
+        known[key] = function
+    return known[key]
+
+
+def _gradients(task: ModuleTask, rule: Rule) -> Compiled:
+    layout = task.layout
+    at = layout.offsets
+
+    def loss(
+        params: dict[str, Tensor], inputs: Tensor, targets: Tensor, zeros: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        if not zeros:
+            return task.loss_of(params, inputs, targets), ()
+        return task.loss_and_statistics_of(params, inputs, targets, zeros)
+
+    def gradients(
+        views: Tensor, inputs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        count = len(views)
+        params = {
+            name: views[:, at[i] : at[i + 1]].reshape(count, *layout.shapes[i])
+            for i, name in enumerate(layout.names)
+        }
+        zeros = tuple(z.new_zeros(count, *z.shape) for z in task.statistics_zeros())
+        found, (losses, statistics) = vmap(grad_and_value(loss, has_aux=True))(
+            params, inputs, targets, zeros
+        )
+        grads = torch.cat([found[name].flatten(1) for name in layout.names], dim=1)
+        return vmap(rule.prepare)(grads), losses, statistics
+
+    return gradients
+
+
+def check_batchable(task: Task, rule: Rule) -> None:
+    """Raise NotBatchable unless vmap gives the gradients that the task gives one by one."""
+    if not isinstance(task, ModuleTask):
+        raise NotBatchable("the task is not a module, so vmap cannot batch its gradients")
+    if task.stochastic:
+        raise NotBatchable("the model draws random numbers (dropout), which vmap would share")
+    if task.convolves:
+        raise NotBatchable("the model has convolutions, which run no faster in batches of models")
+    if task.layout.size >= LARGE:
+        raise NotBatchable("the model is large, so one gradient at a time keeps the machine busy")
+    turns = [Turn(0, 0, 0), Turn(0, 1, 1)]
+    views = torch.stack([task.start(), task.start() * 1.01])
+    inputs, targets = task.batches([0, 0], [0, 1], [0, 1])
+    try:
+        grads, losses, _ = _gradients(task, rule)(views, inputs, targets)
+    except Exception as error:
+        first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
+        raise NotBatchable(
+            f"vmap cannot batch the model ({type(error).__name__}: {first})"
+        ) from None
+    for i, turn in enumerate(turns):
+        one = task.gradient(views[i], turn)
+        expected = rule.prepare(one.grad)
+        off = (grads[i] - expected).abs().max() / expected.abs().max().clamp(min=1e-30)
+        if not off <= 1e-3 or not (losses[i] - one.loss).abs() <= 1e-3 * one.loss.abs() + 1e-6:
+            raise NotBatchable("under vmap the model gives other gradients than one by one")

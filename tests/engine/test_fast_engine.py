@@ -1,0 +1,217 @@
+"""The fast engine's promises: same bits however it is cut or resumed, and refusals before a run."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
+from torch import Tensor
+
+import tardigrad as tg
+from tardigrad.engine import Tick
+from tardigrad.engine.choose import WORTH_COMPILING
+from tardigrad.engine.fast.lookahead import just_in_time
+from tardigrad.engine.fast.memory import GIB, machine_bytes, predicted_bytes
+from tardigrad.engine.fast.slots import assign_slots
+from tardigrad.engine.kernels import cpp
+from tardigrad.layout import Sharding
+from tardigrad.rules import Now, Optimizer, Rule, Signal
+
+UPDATES = 150
+
+
+def bits(one: tg.Run) -> list[Any]:
+    history = one.history
+    records = [{k: v for k, v in r.items() if k != "wall_s"} for r in history.records]
+    return [one.params.tolist(), history.loss, history.gap, records, len(one.buffers)]
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(updates: int) -> Any:
+    def watch(tick: Tick) -> None:
+        if tick.updates >= updates:
+            raise Stop
+
+    return watch
+
+
+@pytest.mark.parametrize("name", ["gamma", "no wait", "shards", "sync"])
+@pytest.mark.parametrize("rule", ["gap_aware", "dana"])
+def test_twice_and_resumed_give_the_same_bits(name: str, rule: str, tmp_path: Path) -> None:
+    policy, cluster, shards = POLICY_CASES[name]
+    schedule = tg.schedule(policy, cluster, updates=UPDATES, shards=shards, seed=6)
+    options: dict[str, Any] = {"evaluate_every": 50, "checkpoint_every": 7, "measures": ["gap"]}
+    whole = run(schedule, RULE_CASES[rule], "fast", **options)
+    assert bits(run(schedule, RULE_CASES[rule], "fast", **options)) == bits(whole)
+    for updates in (10, 61, 149):  # checkpoints fall inside batches and windows
+        with pytest.raises(Stop):
+            run(
+                schedule,
+                RULE_CASES[rule],
+                "fast",
+                folder=tmp_path,
+                resume=True,
+                watch=stop_after(updates),
+                **options,
+            )
+    resumed = run(schedule, RULE_CASES[rule], "fast", folder=tmp_path, resume=True, **options)
+    assert bits(resumed) == bits(whole)
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_where_evaluations_fall_changes_no_bit(batch_norm: bool) -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=UPDATES)
+    on = task("float32", batch_norm)
+    never = run(schedule, RULE_CASES["dana_ga"], "fast", task=on)
+    for every in (1, 7):
+        often = run(schedule, RULE_CASES["dana_ga"], "fast", task=on, evaluate_every=every)
+        assert torch.equal(often.params, never.params)
+        assert often.history.loss == never.history.loss
+        assert len(often.history.records) == -(-UPDATES // every) + 1
+
+
+def test_a_checkpoint_goes_on_only_as_what_it_was(tmp_path: Path) -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=40)
+    rule = RULE_CASES["fasgd"]
+    run(schedule, rule, "fast", folder=tmp_path)
+    with pytest.raises(ValueError, match=r"made by the fast engine.*engine = 'fast'"):
+        run(schedule, rule, "exact", folder=tmp_path, resume=True)
+    with pytest.raises(ValueError, match="another schedule or chunk"):
+        run(schedule, rule, "fast", folder=tmp_path, resume=True, chunk=2)
+    other = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=40, seed=9)
+    with pytest.raises(ValueError, match="another schedule"):
+        run(other, rule, "fast", folder=tmp_path, resume=True)
+    with pytest.raises(ValueError, match="another rule or task"):
+        run(schedule, RULE_CASES["adam"], "fast", folder=tmp_path, resume=True)
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_at_its_update() -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
+
+    def diverges(view: Tensor, worker: int, step: int) -> tuple[Tensor, Tensor]:
+        return torch.tensor(float("nan") if step == 5 else 1.0), view
+
+    on = tg.FunctionTask(torch.ones(3, dtype=torch.float64), diverges)
+    found = []
+    for engine in ("exact", "fast"):
+        with pytest.raises(tg.Diverged) as raised:
+            run(schedule, RULE_CASES["sgd"], engine, task=on)
+        found.append((raised.value.update, raised.value.worker))
+    assert found[0] == found[1]
+
+
+class Rough(Optimizer[tuple[()], tuple[()]]):
+    """θ ← θ − η g, in one of the ways it must not be written."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def step(
+        self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: list[Signal], now: Now
+    ) -> Any:
+        grad = signals[0].first
+        if self.how == "in place":
+            return theta.add_(grad * -now.lr), state, tuple(owns)
+        if self.how == "random":
+            return theta - torch.rand_like(grad), state, tuple(owns)
+        return theta - grad * float(now.lr), state, tuple(owns)
+
+
+@pytest.mark.parametrize("how", ["in place", "random"])
+def test_a_rule_that_is_not_pure_is_refused(how: str) -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
+    rule = Rule(0.1, Rough(how))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="the rule is not pure"):
+        run(schedule, rule, "fast")
+
+
+def test_a_rule_that_cannot_be_traced_updates_one_by_one() -> None:
+    lines: list[str] = []
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=50)
+    rule = Rule(0.1, Rough("float"))  # type: ignore[arg-type]
+    fast = run(schedule, rule, "fast", say=lines.append)
+    exact = run(schedule, rule, "exact")
+    assert "updates one by one" in lines[0]
+    assert (fast.params - exact.params).abs().max() <= 1e-12
+
+
+def test_without_a_compiler_the_exact_engine_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    cpp._compiled.cache_clear()
+    lines: list[str] = []
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
+    done = run(schedule, RULE_CASES["fasgd"], "fast", say=lines.append)
+    cpp._compiled.cache_clear()
+    assert lines == [
+        "engine: exact, because the fast one cannot do this: there is no C++ compiler (g++)"
+    ]
+    assert torch.equal(done.params, run(schedule, RULE_CASES["fasgd"], "exact").params)
+
+
+def test_auto_takes_the_fast_engine_for_long_runs_and_says_so() -> None:
+    lines: list[str] = []
+    short = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
+    run(short, RULE_CASES["fasgd"], "auto", say=lines.append, chunk=CHUNK)
+    assert lines[-1].startswith("engine: exact, because 20 gradients")
+    long = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=WORTH_COMPILING)
+    run(long, RULE_CASES["fasgd"], "auto", say=lines.append, chunk=CHUNK)
+    assert lines[-1] == "engine: fast"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"chunk": 0}, "chunk must be a whole number of at least 1, got 0"),
+        ({"chunk": -3}, "chunk must be a whole number"),
+        ({"chunk": 2.5}, "chunk must be a whole number"),
+        ({"chunk": 10**12}, "choose a smaller chunk"),
+        ({"memory_gib": 0}, "memory_gib must be greater than 0"),
+        ({"memory_gib": -1.0}, "memory_gib must be greater than 0"),
+        ({"memory_gib": 1e9}, "but this machine has"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["exact", "fast"])
+def test_budgets_are_checked_before_anything_runs(
+    engine: str, options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
+    with pytest.raises(ValueError, match=says):
+        run(schedule, RULE_CASES["fasgd"], engine, folder=tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("engine", "memory_gib"), [("exact", 1e-6), ("fast", 1.5e-5)])
+def test_a_run_that_does_not_fit_is_refused(engine: str, memory_gib: float) -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
+    with pytest.raises(ValueError, match=r"the run would take .* KiB, .* views of 4 workers"):
+        run(schedule, RULE_CASES["fasgd"], engine, memory_gib=memory_gib)
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(ValueError, match="no GPU here"):
+        tg.tasks.logistic_regression(device="cuda")
+
+
+def test_ten_thousand_workers_of_the_mnist_perceptron_fit_ten_gib() -> None:
+    """Predicted for FASGD and Gap-Aware, and never more slots than workers and one."""
+    on = tg.FunctionTask(torch.zeros(159_010), lambda view, worker, step: view)
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=10_000), updates=25_000)
+    batches = just_in_time(schedule, 16)
+    slots = [assign_slots(schedule, batches, 0)]
+    assert slots[0].count <= 10_001
+    sharding = Sharding.divide(on.layout)
+    for rule in (tg.rules.fasgd(0.01), tg.rules.gap_aware(0.01)):
+        needed = predicted_bytes(schedule, on, rule, sharding, slots, 16)
+        assert 5.9 * GIB < needed < 10 * GIB
+
+
+def test_the_machine_has_memory() -> None:
+    free, whole = machine_bytes(torch.device("cpu"))
+    assert 0 < free <= whole
