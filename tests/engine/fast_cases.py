@@ -40,7 +40,9 @@ POLICY_CASES: dict[str, tuple[Any, Any, int]] = {
 
 
 @cache
-def task(dtype: str = "float64", batch_norm: bool = False, dropout: bool = False) -> ModuleTask:
+def task(
+    dtype: str = "float64", batch_norm: bool = False, dropout: bool = False, device: str = "cpu"
+) -> ModuleTask:
     """A perceptron 12-9-3 on keyed data."""
 
     def make() -> nn.Module:
@@ -52,11 +54,11 @@ def task(dtype: str = "float64", batch_norm: bool = False, dropout: bool = False
     inputs = torch.randn(240, 12, generator=draw, dtype=torch.float64)
     labels = (inputs @ torch.randn(12, 3, generator=draw, dtype=torch.float64)).argmax(1)
     data = Data(Split(inputs[:200], labels[:200]), Split(inputs[200:], labels[200:]))
-    return ModuleTask(initialised(make, 0), "cross_entropy", data, 5, dtype=dtype)
+    return ModuleTask(initialised(make, 0), "cross_entropy", data, 5, dtype=dtype, device=device)
 
 
 def run(schedule: tg.Schedule, rule: Rule, engine: str, **options: Any) -> tg.Run:
     on = options.pop("task", None) or task()
-    if engine == "fast":
+    if engine == "fast" and on.start().device.type == "cpu":
         options.setdefault("chunk", CHUNK)
     return tg.execute(schedule, on, rule, engine, **options)  # type: ignore[arg-type]

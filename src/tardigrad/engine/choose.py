@@ -1,16 +1,17 @@
 """Which engine executes a run; whoever asks for it is told."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
 from tardigrad.engine.exact import Exact
-from tardigrad.engine.fast.build import Unsuited, build_fast
+from tardigrad.engine.fast.build import build_on_cpu
 from tardigrad.engine.fast.lookahead import just_in_time
 from tardigrad.engine.fast.memory import check_budget, check_chunk, check_fits, predicted_bytes
 from tardigrad.engine.fast.slots import assign_slots
-from tardigrad.engine.run import History, Run
+from tardigrad.engine.fast.suited import Unsuited
+from tardigrad.engine.run import History, Run, Say
 from tardigrad.layout import Sharding
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
@@ -18,7 +19,6 @@ from tardigrad.tasks import Task
 
 Engine = Literal["auto", "exact", "fast"]
 ENGINES = ("auto", "exact", "fast")
-Say = Callable[[str], None]
 
 WORTH_COMPILING = 10_000
 """Gradients from which on a run is longer than compiling for it (ten to forty seconds, once)."""
@@ -28,11 +28,19 @@ class Execution(Protocol):
     """What executes a schedule, as its driver sees it."""
 
     name: str
-    task: Task
-    history: History
-    buffers: tuple[Tensor, ...]
-    position: int
-    shard_bytes: tuple[int, ...]
+
+    @property
+    def task(self) -> Task: ...
+    @property
+    def shard_bytes(self) -> tuple[int, ...]: ...
+    @property
+    def history(self) -> History: ...
+    @property
+    def buffers(self) -> tuple[Tensor, ...]: ...
+    @property
+    def position(self) -> int:
+        """Groups applied."""
+        ...
 
     @property
     def schedule(self) -> Schedule: ...
@@ -81,7 +89,7 @@ def choose(
         engine = "exact"
     if engine != "exact":
         try:
-            fast = build_fast(schedule, task, rule, sharding, say, budget, measures, chunk)
+            fast = _fast(schedule, task, rule, sharding, say, budget, measures, chunk)
         except Unsuited as why:
             say(f"engine: exact, because the fast one cannot do this: {why}")
         else:
@@ -91,3 +99,24 @@ def choose(
     slots = [assign_slots(schedule, batches, s) for s in range(schedule.shards)]
     check_fits(predicted_bytes(schedule, task, rule, sharding, slots, 1), budget, schedule)
     return Exact(schedule, task, rule, sharding, measures)
+
+
+def _fast(
+    schedule: Schedule,
+    task: Task,
+    rule: Rule,
+    sharding: Sharding,
+    say: Say,
+    budget: int,
+    measures: Sequence[str],
+    chunk: int | None,
+) -> Execution:
+    device = task.start().device.type
+    if device == "cpu":
+        return build_on_cpu(schedule, task, rule, sharding, say, budget, measures, chunk)
+    if device != "cuda":
+        raise Unsuited(f"it knows cpu and cuda, and the parameters are on {device}")
+    # Triton is there only where CUDA is.
+    from tardigrad.engine.fast.on_device import build_on_device
+
+    return build_on_device(schedule, task, rule, sharding, say, budget, measures)

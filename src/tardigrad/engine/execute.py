@@ -11,9 +11,9 @@ from torch import Tensor
 from tardigrad.checks import count, one_of, require
 from tardigrad.clusters import Cluster
 from tardigrad.engine.checkpoint import load_checkpoint, save_checkpoint
-from tardigrad.engine.choose import ENGINES, Engine, Execution, Say, choose
+from tardigrad.engine.choose import ENGINES, Engine, Execution, choose
 from tardigrad.engine.lockstep import Lockstep
-from tardigrad.engine.run import Diverged, Run
+from tardigrad.engine.run import Diverged, Run, Say
 from tardigrad.layout import Sharding
 from tardigrad.links import Link
 from tardigrad.policies import Async, Policy

@@ -1,10 +1,14 @@
 """What a run leaves behind: parameters, history, schedule."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from tardigrad.schedule import Schedule, Traffic
+
+Say = Callable[[str], None]
+"""Is told, a line at a time, what an engine decided and why."""
 
 
 class Diverged(ArithmeticError):

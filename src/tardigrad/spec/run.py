@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from tardigrad.checks import require
 from tardigrad.engine import Diverged, Run, execute
 from tardigrad.engine.checkpoint import load_checkpoint
-from tardigrad.engine.choose import Say
 from tardigrad.engine.execute import CHECKPOINT, Watch, divide
+from tardigrad.engine.run import Say
 from tardigrad.folder import PARAMS, RunFolder, check_free
 from tardigrad.layout import Layout
 from tardigrad.schedule import Schedule

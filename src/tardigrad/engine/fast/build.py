@@ -1,6 +1,6 @@
-"""Whether the fast engine suits a run, and the fast engine for it."""
+"""The fast engine for a run on the CPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -18,19 +18,15 @@ from tardigrad.engine.fast.gradients import (
 )
 from tardigrad.engine.fast.lookahead import just_in_time
 from tardigrad.engine.fast.memory import check_fits, predicted_bytes
-from tardigrad.engine.fast.shard import own_rows_start_alike
 from tardigrad.engine.fast.sizes import choose_sizes
 from tardigrad.engine.fast.slots import assign_slots
+from tardigrad.engine.fast.suited import Unsuited, check_pure, check_suited
 from tardigrad.engine.kernels import CppKernel, NoCompiler, NotElementwise, Program, trace
-from tardigrad.layout import Layout, Sharding
-from tardigrad.rules import Now, Push, Rule
+from tardigrad.engine.run import Say
+from tardigrad.layout import Sharding
+from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import MERGED
-from tardigrad.schedules import Progress
 from tardigrad.tasks import ModuleTask, Task
-from tardigrad.tensors import named
-
-Say = Callable[[str], None]
 
 CACHE_BYTES = 12 * 2**20
 """A batch's gradients should stay in a CPU's cache until the window has applied them."""
@@ -39,11 +35,7 @@ SIZES = 3
 """Batch sizes compiled for at most."""
 
 
-class Unsuited(ValueError):
-    """The fast engine cannot execute this; the message says why."""
-
-
-def build_fast(
+def build_on_cpu(
     schedule: Schedule,
     task: Task,
     rule: Rule,
@@ -110,48 +102,3 @@ def _warm_up(task: ModuleTask, rule: Rule, sizes: tuple[int, ...]) -> None:
     except Exception as error:
         first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
         raise NotBatchable(f"compiling them failed ({type(error).__name__}: {first})") from None
-
-
-def check_suited(
-    schedule: Schedule, rule: Rule, theta: Tensor, sharding: Sharding, measures: Sequence[str]
-) -> None:
-    if "b_staleness" in measures:
-        raise Unsuited("b_staleness computes every gradient again, at its update")
-    if MERGED in schedule.reasons:
-        raise Unsuited("a link merged gradients")
-    if theta.device.type != "cpu":
-        raise Unsuited(f"parameters are on {theta.device}")
-    if not own_rows_start_alike(rule, theta[sharding.slice(0)], sharding.layouts[0]):
-        raise Unsuited("the rule's own rows start from θ")
-
-
-def check_pure(rule: Rule, dtype: torch.dtype) -> None:
-    """Refuse a rule that changes its inputs, or gives two results for one input."""
-    size = 6
-    layout = Layout(("a", "b"), ((4,), (2,)))
-    scalar = torch.ones((), dtype=torch.float64)
-
-    def once() -> list[Tensor]:
-        theta = torch.linspace(0.5, 1.5, size, dtype=dtype)
-        state, own = rule.start(theta, layout), rule.start_own(theta, layout)
-        grad, view = theta * 0.1, theta - 0.01
-        inputs = [theta, grad, view, *named((state, own), "").values()]
-        before = [tensor._version for tensor in inputs]
-        first = rule.scalars(Progress(epoch_size=1))
-        hosts = [tuple(scalar for _ in part) for part in (first.correction, first.optimizer)]
-        now = Now(scalar * 0.1, scalar * 0.1, *hosts)
-        after = rule.apply(theta, state, (own,), (0,), (Push(grad, view, scalar * 2),), now, layout)
-        sent = rule.send(after[0], after[1], now)
-        if before != [tensor._version for tensor in inputs]:
-            raise ValueError(
-                "the rule is not pure: it changed one of its inputs in place, and the fast engine "
-                "would train on changed views; write x = x + y, not x += y or x.add_(y)"
-            )
-        return [*named(after, "").values(), sent]
-
-    for one, other in zip(once(), once(), strict=True):
-        if not torch.equal(one, other):
-            raise ValueError(
-                "the rule is not pure: the same inputs gave two results; take randomness from "
-                "outside, or use engine='exact'"
-            )

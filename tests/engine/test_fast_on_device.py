@@ -1,0 +1,71 @@
+"""The fast engine on a GPU: equal to the exact one there, and the same bits however it is cut."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fast_cases import POLICY_CASES, RULE_CASES, run, task
+from test_fast_engine import Stop, bits, stop_after
+
+import tardigrad as tg
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+ELEMENTWISE = [name for name in RULE_CASES if name not in ("gap_layer", "gap_global")]
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_every_rule_in_a_closed_loop(name: str, batch_norm: bool) -> None:
+    """Batched graphs, and with BatchNorm one graph per gradient."""
+    on = task(batch_norm=batch_norm, device="cuda")
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=200)
+    lines: list[str] = []
+    fast = run(schedule, RULE_CASES[name], "fast", task=on, say=lines.append, evaluate_every=70)
+    exact = run(schedule, RULE_CASES[name], "exact", task=on, evaluate_every=70)
+    assert lines[-1] == "engine: fast"
+    assert (fast.params - exact.params).abs().max() <= 1e-9 * exact.params.abs().max()
+    np.testing.assert_allclose(fast.history.loss, exact.history.loss, rtol=1e-9)
+    for ours, theirs in zip(fast.buffers, exact.buffers, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+    for one, other in zip(fast.history.records, exact.history.records, strict=True):
+        assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", POLICY_CASES)
+def test_every_policy_runs_fast_or_says_why_not(name: str) -> None:
+    policy, cluster, shards = POLICY_CASES[name]
+    on = task(device="cuda")
+    schedule = tg.schedule(policy, cluster, updates=200, shards=shards, seed=3)
+    lines: list[str] = []
+    fast = run(schedule, RULE_CASES["dana_ga"], "fast", task=on, say=lines.append)
+    assert lines[-1].startswith("engine: ")
+    exact = run(schedule, RULE_CASES["dana_ga"], "exact", task=on)
+    assert (fast.params - exact.params).abs().max() <= 1e-9 * exact.params.abs().max()
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("rule", ["gap_aware", "dana"])
+def test_twice_and_resumed_give_the_same_bits(rule: str, batch_norm: bool, tmp_path: Path) -> None:
+    on = task("float32", batch_norm=batch_norm, device="cuda")
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=12), updates=300, seed=6)
+    options: dict[str, Any] = {"evaluate_every": 100, "checkpoint_every": 7, "task": on}
+    whole = run(schedule, RULE_CASES[rule], "fast", **options)
+    assert bits(run(schedule, RULE_CASES[rule], "fast", **options)) == bits(whole)
+    plain = run(schedule, RULE_CASES[rule], "fast", task=on)
+    assert torch.equal(plain.params, whole.params)
+    for updates in (10, 61, 149):
+        with pytest.raises(Stop):
+            run(
+                schedule,
+                RULE_CASES[rule],
+                "fast",
+                folder=tmp_path,
+                resume=True,
+                watch=stop_after(updates),
+                **options,
+            )
+    resumed = run(schedule, RULE_CASES[rule], "fast", folder=tmp_path, resume=True, **options)
+    assert bits(resumed) == bits(whole)
