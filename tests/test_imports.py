@@ -26,7 +26,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(ABOVE, LEAVES | CONTROL | NUMBERS | RESULTS | {"schedule"}),
     "spec": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule"},
     "bench": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule", "spec"},
-    "cli": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule", "spec", "bench", "__init__"},
+    "reproduce": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule", "spec"},
+    "cli": LEAVES
+    | CONTROL
+    | NUMBERS
+    | RESULTS
+    | ABOVE
+    | {"schedule", "spec", "bench", "reproduce", "__init__"},
     "__init__": LEAVES | CONTROL | NUMBERS | RESULTS | ABOVE | {"schedule", "spec"},
     "__main__": {"cli"},
 }

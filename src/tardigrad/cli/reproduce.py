@@ -11,8 +11,9 @@ from tardigrad.cli.console import out
 from tardigrad.cli.findings import show
 from tardigrad.findings import Findings
 from tardigrad.plan.studies import STUDIES
+from tardigrad.reproduce import TRAININGS
 
-REPRODUCTIONS: dict[str, Callable[[Path], Findings]] = {**STUDIES}
+REPRODUCTIONS: dict[str, Callable[[Path], Findings]] = {**STUDIES, **TRAININGS}
 """By name; each writes its figures into the folder it is given."""
 
 
