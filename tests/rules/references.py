@@ -477,9 +477,10 @@ def reference_run(
     max_lr: float,
     ema: float = 0.9,
     clip: float | None = None,
-    synchronous: bool = False,
+    group: int = 1,
 ) -> Outcome:
-    """Gradients arrive in this order; each is applied at once, or when everybody's is there."""
+    """Gradients arrive in this order; every `group` of them, in worker order, make one update, and
+    their workers wait for it."""
     reference.start(theta0)
     views = [list(theta0) for _ in range(workers)]
     read, steps = [0] * workers, [0] * workers
@@ -494,7 +495,7 @@ def reference_run(
             grad = [g * min(1.0, clip / norm) for g in grad]
         steps[worker] += 1
         waiting.append(Push(worker, grad, views[worker], version - read[worker]))
-        if synchronous and len(waiting) < workers:
+        if len(waiting) < group:
             continue
         waiting.sort(key=lambda push: push.worker)
         now = Now(lr(version), max_lr, version + 1)

@@ -48,9 +48,16 @@ def random_order(seed: int) -> list[int]:
     return random.Random(seed).choices(range(WORKERS), weights=[5, 2, 1], k=ARRIVALS)
 
 
-def rounds(seed: int) -> list[int]:
-    draw = random.Random(seed)
-    return [w for _ in range(ARRIVALS // WORKERS) for w in draw.sample(range(WORKERS), WORKERS)]
+def grouped_order(seed: int, group: int, workers: int) -> list[int]:
+    """The same where a worker waits until its group is applied."""
+    draw, order, waiting = random.Random(seed), [], []
+    while len(order) < ARRIVALS:
+        free = [w for w in range(workers) if w not in waiting]
+        waiting.append(draw.choices(free, weights=[workers - w for w in free])[0])
+        order.append(waiting[-1])
+        if len(waiting) == group:
+            waiting = []
+    return order
 
 
 Twin = Callable[[], ref.Reference]
@@ -257,17 +264,23 @@ def constant(version: int) -> float:
 def compare(
     rule: tg.Rule,
     twin: Twin,
-    order: list[int],
-    synchronous: bool,
+    seed: int,
+    group: int = 1,
+    workers: int = WORKERS,
     lr: Callable[[int], float] = constant,
     max_lr: float = LR,
     clip: float | None = None,
 ) -> tuple[tg.Run, ref.Outcome]:
-    policy = tg.Sync() if synchronous else tg.Async()
-    schedule = tg.Schedule.from_order(order, WORKERS, policy)
+    """Every `group` gradients make an update: 1 asynchronous, all synchronous, else in between."""
+    order, policy = grouped_order(seed, group, workers), tg.SoftSync(groups=workers // group)
+    if group == 1:
+        order, policy = random_order(seed), tg.Async()
+    elif group == workers:
+        policy = tg.Sync()
+    schedule = tg.Schedule.from_order(order, workers, policy)
     run = tg.execute(schedule, task(), rule, engine="exact")
     expected = ref.reference_run(
-        twin(), THETA0, gradient, order, WORKERS, lr, max_lr, clip=clip, synchronous=synchronous
+        twin(), THETA0, gradient, order, workers, lr, max_lr, clip=clip, group=group
     )
     assert schedule.delays.tolist() == expected.delays
     assert difference(run.params, expected.theta) <= LARGEST_DIFFERENCE
@@ -284,13 +297,20 @@ def difference(params: torch.Tensor, expected: list[float]) -> float:
 def test_a_rule_equals_its_reference_asynchronously(name: str) -> None:
     rule, twin = ALL[name]
     for seed in (1, 2):
-        compare(rule, twin, random_order(seed), synchronous=False)
+        compare(rule, twin, seed)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_rule_equals_its_reference_in_groups(name: str) -> None:
+def test_a_rule_equals_its_reference_synchronously(name: str) -> None:
     rule, twin = ALL[name]
-    compare(rule, twin, rounds(3), synchronous=True)
+    compare(rule, twin, seed=3, group=3)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_rule_equals_its_reference_in_groups_of_different_ages(name: str) -> None:
+    rule, twin = ALL[name]
+    _, expected = compare(rule, twin, seed=4, group=2, workers=5)
+    assert len(set(expected.delays)) > 4
 
 
 def test_every_rule_has_a_reference_with_and_without_weight_decay() -> None:
@@ -351,15 +371,20 @@ def test_rules_follow_learning_rates(name: str, rate: str) -> None:
     """Buffers hold gradients, so a change of rate acts at once; the gap's C keeps the largest."""
     rule, twin = CASES[name]
     lr, formula, largest = RATES[rate]
-    compare(replace(rule, lr=lr), twin, random_order(4), False, formula, largest)
+    compare(replace(rule, lr=lr), twin, seed=4, lr=formula, max_lr=largest)
 
 
-@pytest.mark.parametrize("synchronous", [False, True])
+def test_samples_count_every_gradient_of_a_group() -> None:
+    rule, twin = CASES["sgd"]
+    lr = schedules.linear(0.1, over=60, final=0.01, by="samples")
+    compare(replace(rule, lr=lr), twin, 4, group=3, lr=lambda k: 0.1 - 0.09 * min(3 * k, 60) / 60)
+
+
+@pytest.mark.parametrize("group", [1, 3])
 @pytest.mark.parametrize("name", ["sgd nesterov", "dana_ga", "delay_compensated within_group"])
-def test_the_running_average_of_parameters(name: str, synchronous: bool) -> None:
+def test_the_running_average_of_parameters(name: str, group: int) -> None:
     rule, twin = CASES[name]
-    order = rounds(5) if synchronous else random_order(5)
-    run, expected = compare(replace(rule, ema=0.9), twin, order, synchronous)
+    run, expected = compare(replace(rule, ema=0.9), twin, seed=5, group=group)
     assert run.average is not None
     assert difference(run.average, expected.average) <= LARGEST_DIFFERENCE
     assert difference(run.average, expected.theta) > 1e-3
@@ -368,8 +393,8 @@ def test_the_running_average_of_parameters(name: str, synchronous: bool) -> None
 @pytest.mark.parametrize("name", ["sgd", "gap_aware", "adam_sa"])
 def test_clipping_happens_before_the_push(name: str) -> None:
     rule, twin = CASES[name]
-    clipped, _ = compare(replace(rule, clip_norm=1.0), twin, random_order(6), False, clip=1.0)
-    free, _ = compare(rule, twin, random_order(6), False)
+    clipped, _ = compare(replace(rule, clip_norm=1.0), twin, seed=6, clip=1.0)
+    free, _ = compare(rule, twin, seed=6)
     assert not torch.allclose(clipped.params, free.params, atol=1e-3)
 
 
