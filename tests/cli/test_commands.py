@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import Cli
 
+from tardigrad.cli import compare as compares
 from tardigrad.cli import demo as demos
 from tardigrad.cli.listing import LISTS
 from tardigrad.cli.progress import Watcher
@@ -17,7 +18,7 @@ from tardigrad.engine import Tick
 from tardigrad.policies import POLICIES
 from tardigrad.rules import RULES
 from tardigrad.schedule import Schedule
-from tardigrad.spec import Spec, entries
+from tardigrad.spec import Outcome, Spec, entries
 from tardigrad.tasks import TASKS
 
 
@@ -79,6 +80,24 @@ def test_lists_and_tables_stand_inside_a_compared_rule(cli: Cli) -> None:
     one, two = entries(spec, "adam:betas=[0.8, 0.9],sgd:lr={schedule='linear',lr=1,over=9}")
     assert one.spec.rule["betas"] == [0.8, 0.9]
     assert two.spec.rule["lr"] == {"schedule": "linear", "lr": 1, "over": 9}
+
+
+def test_a_stopped_comparison_keeps_what_had_ended(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell = compares._tell
+
+    def stop_after_two(outcome: Outcome, seeds: int) -> None:
+        tell(outcome, seeds)
+        if outcome.label == "fasgd":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(compares, "_tell", stop_after_two)
+    said = cli("compare", "small.toml", "--rules", "sgd,fasgd,adam", "updates=16")
+    assert said.code == 130
+    assert "runs/small-compare holds the 2 runs that had ended" in said.err
+    assert [o["label"] for o in outcomes("runs/small-compare")] == ["sgd", "fasgd"]
+    assert cli("report", "runs/small-compare").code == 0
 
 
 @pytest.mark.parametrize("what", LISTS)

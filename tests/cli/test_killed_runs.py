@@ -6,9 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 from safetensors.numpy import load_file
+
+import tardigrad
 
 SPEC = """
 updates = 2400
@@ -29,24 +33,45 @@ heterogeneous = true
 """
 
 
-def start(folder: Path, out: str, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tardigrad", "run", "long.toml", "--out", out, *words]
-    return subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts runs of this very code; none outlives the test."""
+    (tmp_path / "long.toml").write_text(SPEC)
+    started: list[subprocess.Popen[str]] = []
+    source = str(Path(tardigrad.__file__).parents[1])
+
+    def begin(out: str, *words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tardigrad", "run", "long.toml", "--out", out, *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": source},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        with process:  # closes its pipes and waits
+            process.kill()
 
 
 def after_a_checkpoint(process: subprocess.Popen[str], folder: Path, sign: int) -> tuple[int, str]:
     """Send a signal once a new checkpoint is there; the exit code and standard error."""
     file = folder / "checkpoint.safetensors"
     before = file.stat().st_mtime_ns if file.exists() else 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not file.exists() or file.stat().st_mtime_ns == before:
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.002)
     os.kill(process.pid, sign)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     return process.returncode, said
 
 
@@ -60,20 +85,21 @@ def results(folder: Path) -> tuple[dict[str, bytes], list[dict[str, float]], dic
     return {name: array.tobytes() for name, array in params.items()}, records, summary
 
 
-def test_stopped_and_killed_runs_end_with_the_bits_of_an_undisturbed_one(tmp_path: Path) -> None:
-    (tmp_path / "long.toml").write_text(SPEC)
-    calm = start(tmp_path, "calm")
+def test_stopped_and_killed_runs_end_with_the_bits_of_an_undisturbed_one(
+    tmp_path: Path, start: Start
+) -> None:
+    calm = start("calm")
     folder = tmp_path / "rough"
-    code, said = after_a_checkpoint(start(tmp_path, "rough"), folder, signal.SIGINT)
+    code, said = after_a_checkpoint(start("rough"), folder, signal.SIGINT)
     assert code == 130
     assert "stopped by Ctrl-C" in said
     assert "rough holds the checkpoint after update" in said
     assert "tardigrad run long.toml --out rough --resume" in said
     assert json.loads((folder / "summary.json").read_text())["status"] == "stopped"
-    code, _ = after_a_checkpoint(start(tmp_path, "rough", "--resume"), folder, signal.SIGKILL)
+    code, _ = after_a_checkpoint(start("rough", "--resume"), folder, signal.SIGKILL)
     assert code == -signal.SIGKILL
     assert not (folder / "params.safetensors").exists()
-    last = start(tmp_path, "rough", "--resume")
-    assert last.communicate(timeout=60)[1] == ""
-    assert calm.communicate(timeout=60)[1] == ""
+    last = start("rough", "--resume")
+    assert last.communicate(timeout=120)[1] == ""
+    assert calm.communicate(timeout=120)[1] == ""
     assert results(folder) == results(tmp_path / "calm")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothetical import EXAMPLE, example
+from example_spec import EXAMPLE, example
 
 import tardigrad as tg
 from tardigrad.clusters import CLUSTERS, Gamma

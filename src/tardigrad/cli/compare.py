@@ -1,6 +1,7 @@
 """`tardigrad compare`."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated
 
@@ -47,29 +48,27 @@ def compare_into(path: Path, spec: Spec, compared: Sequence[Entry], seeds: int =
     """Every outcome into the folder as it comes, a line about each onto the screen."""
     check_free(path)
     folder: RunFolder | None = None
-    watcher: Watcher | None = None
+    done = 0
+    with ExitStack() as bars:
 
-    def begin(entry: Entry, seed: int, schedule: Schedule) -> Watcher:
-        nonlocal watcher
-        watcher = Watcher(f"{entry.label}, seed {seed}" if seeds > 1 else entry.label)
-        return watcher.begin(schedule)
+        def begin(entry: Entry, seed: int, schedule: Schedule) -> Watcher:
+            bars.close()
+            label = f"{entry.label}, seed {seed}" if seeds > 1 else entry.label
+            return bars.enter_context(closing(Watcher(label))).begin(schedule)
 
-    done: list[Outcome] = []
-    try:
-        for outcome in outcomes(compared, seeds, begin):
-            if watcher is not None:
-                watcher.close()
-            folder = folder or RunFolder.create(path, spec.toml(), None)
-            folder.add_outcome(outcome._asdict())
-            done.append(outcome)
-            _tell(outcome, seeds)
-    except KeyboardInterrupt:
-        if watcher is not None:
-            watcher.close()
-        complain("stopped by Ctrl-C")
-        if done:
-            tell(f"{path} holds the {len(done)} runs that had ended: tardigrad report {path}")
-        raise typer.Exit(130) from None
+        try:
+            for outcome in outcomes(compared, seeds, begin):
+                bars.close()
+                folder = folder or RunFolder.create(path, spec.toml(), None)
+                folder.add_outcome(outcome._asdict())
+                done += 1
+                _tell(outcome, seeds)
+        except KeyboardInterrupt:
+            bars.close()
+            complain("stopped by Ctrl-C")
+            if done:
+                tell(f"{path} holds the {done} runs that had ended: tardigrad report {path}")
+            raise typer.Exit(130) from None
 
 
 def _tell(outcome: Outcome, seeds: int) -> None:

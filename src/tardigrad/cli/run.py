@@ -1,5 +1,7 @@
 """`tardigrad run`."""
 
+import shlex
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +10,7 @@ import typer
 from tardigrad.cli.console import complain, out, tell
 from tardigrad.cli.progress import Watcher
 from tardigrad.cli.report import show_run
+from tardigrad.engine import Diverged
 from tardigrad.spec import Spec, saved_updates
 from tardigrad.spec import run as run_spec
 
@@ -32,25 +35,24 @@ def run(
     """
     spec = Spec.load(file, changes or ())
     folder = to or Path("runs") / file.stem
-    watcher = Watcher(file.stem)
     try:
-        run_spec(spec, folder, resume=resume, begin=watcher.begin, say=tell)
+        with closing(Watcher(file.stem)) as watcher:
+            run_spec(spec, folder, resume=resume, begin=watcher.begin, say=tell)
     except KeyboardInterrupt:
-        watcher.close()
         complain("stopped by Ctrl-C")
         tell(_saved(folder))
         tell(f"go on with: {_command(file, changes, folder)}")
         raise typer.Exit(130) from None
-    except ArithmeticError:
-        watcher.close()
+    except Diverged:
         tell(_saved(folder))
         raise
-    watcher.close()
     show_run(folder)
     out.print(f"everything is in {folder}", markup=False)
 
 
 def _saved(folder: Path) -> str:
+    if not folder.exists():
+        return "nothing had been written yet"
     updates = saved_updates(folder)
     if not updates:
         return f"no checkpoint had been made yet; {folder} holds the spec and the schedule"
@@ -59,4 +61,4 @@ def _saved(folder: Path) -> str:
 
 def _command(file: Path, changes: list[str] | None, folder: Path) -> str:
     words = ["tardigrad", "run", str(file), *(changes or []), "--out", str(folder), "--resume"]
-    return " ".join(words)
+    return shlex.join(words)
