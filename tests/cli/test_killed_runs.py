@@ -15,8 +15,8 @@ from safetensors.numpy import load_file
 import tardigrad
 
 SPEC = """
-updates = 2400
-checkpoint_every = 200
+updates = 1200
+checkpoint_every = 100
 evaluate_every = 100
 measures = ["gap", "b_staleness"]
 [task]
