@@ -58,7 +58,7 @@ def backup_workers(folder: Path, rounds: int = 10_000, simulated_rounds: int = 1
     return Findings(
         title=f"Backup workers, N + b = {MACHINES}: {rounds:,} iterations by order statistics, "
         f"{simulated_rounds:,} a split simulated",
-        columns=("what", "here", "published"),
+        columns=("what", "here", "paper"),
         rows=rows,
         notes=(
             "fitted: the share and burstiness of stragglers to the two shares within 2 s; mean and "

@@ -76,8 +76,8 @@ def layer_staleness(
             "mean delay, equal",
             "N × span, fitted",
             "mean delay, fitted",
-            "deviation, fitted",
-            "published mean",
+            "σ, fitted",
+            "published",
         ),
         rows=tuple(rows),
         notes=(
