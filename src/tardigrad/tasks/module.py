@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import numpy as np
@@ -118,14 +118,15 @@ class ModuleTask:
         """The loss and its gradient per tensor; BatchNorm's statistics are left in the module."""
         self._place(view)
         self._statistics.clear()
-        with self._precision():
-            loss = self._loss(self._module(inputs), targets)
-        if loss.dim() != 0:
-            raise ValueError(
-                f"loss must return a scalar, the mean over the batch, got shape "
-                f"{tuple(loss.shape)}: use reduction='mean'"
-            )
-        return loss, torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+        with self.products():
+            with self._autocast():
+                loss = self._loss(self._module(inputs), targets)
+            if loss.dim() != 0:
+                raise ValueError(
+                    f"loss must return a scalar, the mean over the batch, got shape "
+                    f"{tuple(loss.shape)}: use reduction='mean'"
+                )
+            return loss, torch.autograd.grad(loss, self._parameters, materialize_grads=True)
 
     def fold_(self, buffers: tuple[Tensor, ...]) -> None:
         """Fold the statistics that `backward` left in the module, in place (`Statistics.fold_`)."""
@@ -243,20 +244,25 @@ class ModuleTask:
             torch._foreach_copy_(self._parameters, list(self.layout.unflatten(flat).values()))
 
     @contextmanager
-    def _precision(self) -> Iterator[None]:
-        """Products in the chosen precision, whatever the process has set."""
-        kind = self.device.type
-        if kind != "cuda" and self.precision != "bf16":
+    def products(self) -> Iterator[None]:
+        """Products and convolutions on the GPU in the chosen precision, and always the same way,
+        whatever the process has set: around the forward and the backward pass."""
+        if self.device.type != "cuda":
             yield
             return
         matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-        before = (matmul.allow_tf32, cudnn.allow_tf32)
+        before = (matmul.allow_tf32, cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark)
         matmul.allow_tf32 = cudnn.allow_tf32 = self.precision == "tf32"
+        cudnn.deterministic, cudnn.benchmark = True, False
         try:
-            with torch.autocast(kind, torch.bfloat16, enabled=self.precision == "bf16"):
-                yield
+            yield
         finally:
-            matmul.allow_tf32, cudnn.allow_tf32 = before
+            matmul.allow_tf32, cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        if self.precision != "bf16":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
 
     @contextmanager
     def _randomness(self, turn: Turn) -> Iterator[None]:

@@ -144,9 +144,10 @@ class CudaGraphs:
         chosen, train = self._samples.index_select(0, places), self.task.data.train
         begin = parity * self._stage
         piece = slice(begin, begin + count)
-        losses = compiled_gradients(self.task, count)(
-            self._views[piece], train.inputs[chosen], train.targets[chosen], self._grads[piece]
-        )
+        with self.task.products():
+            losses = compiled_gradients(self.task, count)(
+                self._views[piece], train.inputs[chosen], train.targets[chosen], self._grads[piece]
+            )
         self._losses.index_copy_(0, places, losses)
 
     def _apply(self, span: Tensor | None = None) -> None:
