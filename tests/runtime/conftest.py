@@ -1,18 +1,15 @@
 """One Ray and one crew of actors for all tests: a start takes seconds."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-# Actors must find the package where the tests found it.
-SOURCE = Path(__file__).parents[2] / "src"
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    [str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])]
-)
+# Actors must find the package, and these tests, where this process finds them.
+HERE = Path(__file__).parent
+PATHS = [str(HERE.parents[1] / "src"), str(HERE), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, PATHS))
 
 
 @pytest.fixture(scope="session")

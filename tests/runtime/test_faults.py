@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import ray
 import torch
-from checks import assert_nothing_lost_or_twice, assert_replays
+from run_checks import assert_nothing_lost_or_twice, assert_replays
 
 import tardigrad as tg
 from tardigrad import rules

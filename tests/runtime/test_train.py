@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from checks import assert_replays
+from run_checks import assert_replays
 from torch import nn
 
 import tardigrad as tg

@@ -14,7 +14,7 @@ from ray.cluster_utils import Cluster
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from checks import assert_nothing_lost_or_twice, assert_replays
+from run_checks import assert_nothing_lost_or_twice, assert_replays
 
 import tardigrad as tg
 from tardigrad import rules

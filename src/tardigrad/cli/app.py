@@ -8,11 +8,13 @@ import typer
 import tardigrad
 from tardigrad.cli.bench import bench
 from tardigrad.cli.compare import compare
+from tardigrad.cli.compare_real import compare_real
 from tardigrad.cli.console import complain
 from tardigrad.cli.data import data
 from tardigrad.cli.demo import demo
 from tardigrad.cli.listing import show_list
 from tardigrad.cli.plan import plan
+from tardigrad.cli.replay import replay
 from tardigrad.cli.report import report
 from tardigrad.cli.reproduce import reproduce
 from tardigrad.cli.run import run
@@ -30,6 +32,8 @@ app.command(rich_help_panel="Experiments", no_args_is_help=True)(run)
 app.command(rich_help_panel="Experiments", no_args_is_help=True)(compare)
 app.command(rich_help_panel="Experiments", no_args_is_help=True)(report)
 app.command(rich_help_panel="Experiments", no_args_is_help=True)(plan)
+app.command(rich_help_panel="Clusters", no_args_is_help=True)(replay)
+app.command("compare-real", rich_help_panel="Clusters", no_args_is_help=True)(compare_real)
 app.command(rich_help_panel="Evidence", no_args_is_help=True)(reproduce)
 app.command(rich_help_panel="Evidence", no_args_is_help=True)(bench)
 app.command("list", rich_help_panel="What there is", no_args_is_help=True)(show_list)

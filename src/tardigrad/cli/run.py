@@ -2,17 +2,26 @@
 
 import shlex
 from contextlib import closing
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tardigrad.cli.console import complain, out, tell
+from tardigrad.cli.live import LiveTable
 from tardigrad.cli.progress import Watcher
 from tardigrad.cli.report import show_run
 from tardigrad.engine import Diverged
-from tardigrad.spec import Spec, saved_updates
+from tardigrad.spec import Spec, run_on_ray, saved_updates
 from tardigrad.spec import run as run_spec
+
+
+class Where(Enum):
+    """Where a run happens."""
+
+    simulator = "simulator"
+    ray = "ray"
 
 
 def run(
@@ -27,27 +36,52 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run that is in the folder.")
     ] = False,
+    on: Annotated[
+        Where, typer.Option("--on", help="In virtual time here, or on real processes by Ray.")
+    ] = Where.simulator,
+    address: Annotated[
+        str | None,
+        typer.Option("--address", help="HOST:PORT of a Ray cluster [start one on this machine]."),
+    ] = None,
+    impose: Annotated[
+        bool, typer.Option("--impose", help="On Ray: make workers keep the cluster's step times.")
+    ] = False,
 ) -> None:
     """Run an experiment; its folder gets the spec, schedule, metrics, parameters and figures.
 
-    A run that was stopped or killed goes on with --resume, and ends with the same bits as one
-    that never stopped.
+    A run that was stopped or killed goes on with --resume; a simulated one ends with the same bits
+    as one that never stopped. A run on Ray records its schedule: **tardigrad replay** repeats it.
     """
     spec = Spec.load(file, changes or ())
     folder = to or Path("runs") / file.stem
+    if on is Where.simulator and (address or impose):
+        raise ValueError("--address and --impose are for runs on Ray: add --on ray")
     try:
-        with closing(Watcher(file.stem)) as watcher:
-            run_spec(spec, folder, resume=resume, begin=watcher.begin, say=tell)
+        if on is Where.ray:
+            with LiveTable(spec.updates) as table:
+                run_on_ray(spec, folder, address, resume, impose, table.show)
+        else:
+            with closing(Watcher(file.stem)) as watcher:
+                run_spec(spec, folder, resume=resume, begin=watcher.begin, say=tell)
     except KeyboardInterrupt:
         complain("stopped by Ctrl-C")
-        tell(_saved(folder))
-        tell(f"go on with: {_command(file, changes, folder)}")
+        if on is Where.simulator:
+            tell(_saved(folder))
+        more = _options(on, address, impose)
+        tell(f"go on with: {_command(file, changes, folder)}{more}")
         raise typer.Exit(130) from None
     except Diverged:
-        tell(_saved(folder))
+        if on is Where.simulator:
+            tell(_saved(folder))
         raise
     show_run(folder)
     out.print(f"everything is in {folder}", markup=False)
+
+
+def _options(on: Where, address: str | None, impose: bool) -> str:
+    words = [" --on ray"] if on is Where.ray else []
+    words += [f"--address {address}"] if address else []
+    return " ".join([*words, "--impose"] if impose else words)
 
 
 def _saved(folder: Path) -> str:

@@ -46,7 +46,8 @@ def check_facts(recorded: dict[str, Any], here: dict[str, Any]) -> None:
     require(
         not different,
         "this run was recorded with another " + ", another ".join(different) + ": the same bits "
-        "cannot be expected; replay it where these are the same",
+        "cannot be expected. Replay it where these are the same, or with --force to see how far it "
+        "agrees",
     )
 
 

@@ -22,6 +22,8 @@ class Merged(NamedTuple):
     schedule: Schedule
     losses: list[float]
     """The mean batch loss of each update of shard 0."""
+    origin_s: float
+    """The schedule's time 0, the start of the first gradient, on the run's own clock."""
 
 
 class Merger:
@@ -76,12 +78,15 @@ def merge(stories: Sequence[Story], workers: int) -> Merged:
     joins = sum(line.event.kind == "join" for line in stories[0].lines)
     recorder = Recorder(workers + joins, len(stories))
     pushes = _rows(stories, recorder, workers)
+    origin_s = min((push.start_s for push in pushes.values()), default=0.0)
+    recorder.start_s = [max(0.0, start_s - origin_s) for start_s in recorder.start_s]
+    recorder.end_s = [end_s - origin_s for end_s in recorder.end_s]
     merger = Merger([story.lines for story in stories], [0] * len(stories))
     losses: list[float] = []
     now_s = 0.0
     while shards := merger.next():
         kind, _, what = merger.line(shards[0]).event
-        now_s = max(now_s, *(merger.line(shard).event.now_s for shard in shards))
+        now_s = max(now_s, *(merger.line(shard).event.now_s - origin_s for shard in shards))
         if kind in MEMBERSHIP:
             recorder.member(what[0], kind == "join", now_s)
         for shard in shards:
@@ -99,7 +104,7 @@ def merge(stories: Sequence[Story], workers: int) -> Merged:
             f"the shards' logs contradict each other after lines {merger.position}: "
             "a gradient was computed at a version that no log holds"
         )
-    return Merged(recorder.schedule(), losses)
+    return Merged(recorder.schedule(), losses, origin_s)
 
 
 def _rows(stories: Sequence[Story], recorder: Recorder, workers: int) -> dict[int, Push]:

@@ -18,20 +18,26 @@ LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 @contextmanager
-def connected(address: str | None, actors: int) -> Iterator[None]:
-    """Within the block this process is connected to Ray; what we started ends with it."""
-    if ray.is_initialized():
-        yield
-        return
-    if address is None:
+def connected(address: str | None, actors: int) -> Iterator[float]:
+    """Within the block this process is connected to Ray; what we started ends with it.
+
+    Yields the CPUs that an actor takes: none on a Ray of our own, which has this machine to share
+    out anyway; one each on a cluster, so that they spread over its nodes.
+    """
+    if address is None and not ray.is_initialized():
         with local(actors):
-            yield
+            yield 0.0
         return
-    _check_answers(address)
+    if ray.is_initialized():
+        _check_room(actors)
+        yield 1.0
+        return
+    assert address is not None
+    check_answers(address)
     ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         _check_room(actors)
-        yield
+        yield 1.0
     finally:
         ray.shutdown()
 
@@ -56,7 +62,11 @@ def local(actors: int) -> Iterator[None]:
 @contextmanager
 def _environment() -> Iterator[None]:
     """Settings for what is started within; those that the user has made stay as they are."""
-    settings = {LOOPBACK_ONLY: "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    settings = {
+        LOOPBACK_ONLY: "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # one worker's error is told; all others' are the same
+    }
     if "RAY_AUTH_MODE" not in os.environ:
         settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     ours = {name: value for name, value in settings.items() if name not in os.environ}
@@ -87,7 +97,7 @@ def _read_again() -> None:
         pass
 
 
-def _check_answers(address: str) -> None:
+def check_answers(address: str) -> None:
     """A cluster that is not there is told at once, not after Ray's own long wait."""
     if address == "auto":
         return
@@ -110,6 +120,6 @@ def _check_room(actors: int) -> None:
     free = int(ray.available_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
     require(
         actors <= free,
-        f"the cluster has {free} free CPUs, so only {free} actors fit, and {actors} workers and "
-        f"shards were asked for: use fewer, or add nodes",
+        f"{actors} workers and shards were asked for, and the cluster has {free} free CPUs, so "
+        f"only {free} of them fit: use fewer, or add nodes",
     )

@@ -6,8 +6,8 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -102,6 +102,7 @@ def train(
         "updates": updates,
         "shard_by": shard_by,
         "policy": _about(policy),
+        "rule": repr(rule),
         "seed": seed,
         "facts": facts_of(task, threads),
     }
@@ -126,8 +127,7 @@ def train(
             sync_log=sync_log,
         )
         evaluation = Evaluation(setup, splits, resume) if evaluate_every else None
-        connection = nullcontext() if crew is not None else connected(address, workers + shards)
-        with connection, _crew(crew) as hands:
+        with _crew(crew, address, workers + shards) as hands:
             driver = Driver(
                 setup,
                 hands,
@@ -144,7 +144,7 @@ def train(
                 driver.abandon()
                 raise
         stories = [read_log(setup.log_path(shard)) for shard in range(shards)]
-        schedule, losses = merge(stories, workers)
+        schedule, losses, origin_s = merge(stories, workers)
         schedule.about.update(policy=_about(policy), cluster={"name": "ray"}, seed=seed)
         plain["digests"] = [
             [shard, version, digest]
@@ -153,7 +153,7 @@ def train(
         ]
         plain["recoveries"] = driver.recoveries
         _write(place / RECORD, {**plain, "began_s": began_s, "finished": True})
-        history = History(evaluation.finish(losses) if evaluation else [], losses)
+        history = History(evaluation.finish(losses, origin_s) if evaluation else [], losses)
         return Run(ended.theta, history, schedule, ended.buffers, ended.average)
     finally:
         if folder is None:
@@ -199,11 +199,13 @@ class Evaluation:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
-    def finish(self, losses: list[float]) -> list[dict[str, float]]:
-        """The records in order, with the mean batch loss since the one before."""
+    def finish(self, losses: list[float], origin_s: float) -> list[dict[str, float]]:
+        """The records in order, in the schedule's time, each with the mean batch loss since the
+        one before."""
         records = sorted(self.records, key=lambda record: record["update"])
         before = 0
         for record in records:
+            record["time_s"] = max(0.0, record["time_s"] - origin_s)
             recent = losses[before : int(record["update"])]
             if recent:
                 record["batch_loss"] = sum(recent) / len(recent)
@@ -254,8 +256,14 @@ def _times(impose: TimedCluster | None, seed: int) -> StepTimes | None:
     return None if impose is None else impose.realise(seed)
 
 
-def _crew(crew: Crew | None) -> Any:
-    return Crew() if crew is None else nullcontext(crew)
+@contextmanager
+def _crew(crew: Crew | None, address: str | None, actors: int) -> Iterator[Crew]:
+    """The given one, or one for this run alone."""
+    if crew is not None:
+        yield crew
+        return
+    with connected(address, actors) as cpus, Crew(cpus) as own:
+        yield own
 
 
 def _about(part: Any) -> dict[str, Any]:

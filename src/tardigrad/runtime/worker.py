@@ -311,7 +311,8 @@ class Worker:
         self._fuse.burn(step, "after_push", after_s=0.05)
         self._refused = 0 if finite else self._refused + 1
         if self._refused == PATIENCE:
-            raise Diverged(max(begin.read), self.worker, value)
+            what, found = ("a gradient", math.nan) if math.isfinite(value) else ("the loss", value)
+            raise Diverged(max(begin.read), self.worker, found, what)
         return finite
 
     def _post(self, shard: int, push: Push, laid: Laid | None, buffers: tuple[Tensor, ...]) -> None:

@@ -42,7 +42,7 @@ def run(
     if not going_on:
         check_free(path)
     else:
-        _check_same(spec, RunFolder.open(path))
+        check_same(spec, RunFolder.open(path))
     task, rule = spec.make_task(), spec.make_rule()
     divide(task, rule, spec.shards, spec.shard_by)
     rule.scalars(Progress(epoch_size=task.epoch_size))
@@ -128,7 +128,7 @@ def save_params(path: Path, run: Run, layout: Layout) -> None:
     os.replace(partial, path)
 
 
-def _check_same(spec: Spec, folder: RunFolder) -> None:
+def check_same(spec: Spec, folder: RunFolder) -> None:
     different = differences(folder.spec(), spec.data())
     require(
         not different,

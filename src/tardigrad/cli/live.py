@@ -1,0 +1,86 @@
+"""A run on Ray as it goes: a table of its workers and one of its shards."""
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.live import Live as Screen
+from rich.table import Table
+
+from tardigrad.cli.console import err
+
+if TYPE_CHECKING:
+    from tardigrad.runtime import Live
+
+PATIENCE_S = 2.0
+
+
+class LiveTable:
+    """Shown where somebody looks and the run takes longer than two seconds; then taken away."""
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+        self._started = time.monotonic()
+        self._screen: Screen | None = None
+        self._first: Live | None = None
+
+    def show(self, live: "Live") -> None:
+        self._first = self._first or live
+        if not err.is_terminal or time.monotonic() - self._started < PATIENCE_S:
+            return
+        if self._screen is None:
+            self._screen = Screen(console=err, transient=True, auto_refresh=False)
+            self._screen.start()
+        self._screen.update(tables(live, self._first, self.updates), refresh=True)
+
+    def __enter__(self) -> "LiveTable":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._screen is not None:
+            self._screen.stop()
+
+
+def tables(live: "Live", first: "Live", updates: int) -> Group:
+    """Rates and waiting are since `first`."""
+    took = max(live.time_s - first.time_s, 1e-9)
+    workers = _table("worker", "steps", "per second", "mean delay", "waiting", "dropped")
+    for worker, where in live.workers.items():
+        before = first.workers.get(worker)
+        steps = where.steps - (before.steps if before else 0)
+        busy = where.busy_s - (before.busy_s if before else 0.0)
+        counts = [shard.delays.get(worker, (0, 0)) for shard in live.shards]
+        applied, late = sum(c for c, _ in counts), sum(d for _, d in counts)
+        dropped = sum(shard.dropped.get(worker, 0) for shard in live.shards)
+        workers.add_row(
+            str(worker),
+            f"{where.steps:,}",
+            f"{steps / took:.1f}",
+            f"{late / applied:.1f}" if applied else "",
+            f"{max(0.0, 1 - busy / took):.0%}",
+            f"{dropped:,}",
+        )
+    shards = _table("shard", "version", "queue", "MB in", "MB out")
+    for number, shard in enumerate(live.shards):
+        shards.add_row(
+            str(number),
+            f"{shard.version:,} of {updates:,}",
+            str(shard.queue),
+            f"{shard.bytes_in / 1e6:,.1f}",
+            f"{shard.bytes_out / 1e6:,.1f}",
+        )
+    return Group(workers, shards)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table

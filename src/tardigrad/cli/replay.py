@@ -1,0 +1,43 @@
+"""`tardigrad replay`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tardigrad.cli.console import complain, out
+from tardigrad.spec import replay_run
+
+CHECKPOINT = "replay-{updates}.safetensors"
+
+
+def replay(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run on Ray.")],
+    until: Annotated[
+        int | None, typer.Option("--until", help="Stop after this update and save a checkpoint.")
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Although what the bits depend on is not the same here."),
+    ] = False,
+) -> None:
+    """Execute again what a run on Ray recorded, and say whether every bit is the same.
+
+    Exit code 1 where a version differs; the first one is named. With --until, everything known at
+    that update is saved in the folder, for debugging.
+    """
+    checkpoint = None if until is None else run / CHECKPOINT.format(updates=until)
+    replayed = replay_run(run, until, checkpoint, force)
+    if checkpoint is not None:
+        out.print(f"after update {replayed.updates:,}: {checkpoint}", markup=False)
+    wrong = replayed.difference
+    if wrong is not None:
+        complain(
+            f"shard {wrong.shard} differs from the recorded run at version {wrong.version:,} "
+            f"(digest {wrong.replayed}, recorded {wrong.recorded}), the first of those compared"
+        )
+        raise typer.Exit(1)
+    out.print(
+        f"identical bit for bit: {replayed.updates:,} updates executed again, "
+        f"{replayed.compared:,} digests compared"
+    )

@@ -1,0 +1,141 @@
+"""`run --on ray`, `replay` and `compare-real` as a user meets them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tardigrad.cli import main
+from tardigrad.cli.live import tables
+from tardigrad.folder import RunFolder
+from tardigrad.runtime import Live
+from tardigrad.runtime.shard import ShardStatus
+from tardigrad.runtime.worker import Where
+from tardigrad.spec import Spec, compare_real, run_on_ray
+
+SPEC = """
+updates = 40
+shards = 2
+[task]
+name = "logistic_regression"
+train_size = 200
+validation = 50
+[rule]
+name = "gap_aware"
+lr = 0.05
+ema = 0.9
+[policy]
+name = "stale_synchronous"
+bound = 2
+[cluster]
+name = "gamma"
+workers = 3
+mean_s = 0.03
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "real.toml").write_text(SPEC)
+    return tmp_path / "real.toml"
+
+
+def cli(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["tardigrad", *words])
+    code = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    return code, capsys.readouterr()
+
+
+def test_one_file_runs_simulated_and_real_and_what_was_real_is_replayed(
+    file, ray_here, monkeypatch, capsys
+):
+    code, _ = cli(monkeypatch, capsys, "run", "real.toml")
+    assert code == 0
+    code, said = cli(monkeypatch, capsys, "run", "real.toml", "--on", "ray", "--out", "real")
+    assert code == 0, said.err
+    assert "everything is in real" in said.out
+    folder = RunFolder.open(Path("real"))
+    assert folder.summary()["status"] == "finished"
+    assert [r["update"] for r in folder.metrics()] == list(range(0, 41, 2))
+    code, said = cli(monkeypatch, capsys, "replay", "real")
+    assert (code, said.err) == (0, "")
+    assert "identical bit for bit: 40 updates executed again, 2 digests compared" in said.out
+    code, said = cli(monkeypatch, capsys, "replay", "real", "--until", "10")
+    assert code == 0
+    assert Path("real/replay-10.safetensors").exists()
+    code, said = cli(monkeypatch, capsys, "run", "real.toml", "--on", "ray", "--out", "real")
+    assert code == 2
+    assert "already holds a run" in said.err
+    code, said = cli(
+        monkeypatch, capsys, "run", "real.toml", "rule.lr=1", "--on", "ray", "--out", "real",
+        "--resume",
+    )  # fmt: skip
+    assert code == 2
+    assert "rule.lr differs" in said.err
+    params = load_file("real/params.safetensors")
+    record = json.loads(Path("real/ray/record.json").read_text())
+    record["digests"][-1][2] = "0" * 16
+    Path("real/ray/record.json").write_text(json.dumps(record))
+    code, said = cli(monkeypatch, capsys, "replay", "real")
+    assert code == 1
+    assert "shard 1 differs from the recorded run at version 40" in said.err
+    assert all(torch.isfinite(tensor).all() for tensor in params.values())
+
+
+def test_a_simulated_run_is_not_replayed(file, monkeypatch, capsys):
+    cli(monkeypatch, capsys, "run", "real.toml")
+    code, said = cli(monkeypatch, capsys, "replay", "runs/real")
+    assert code == 2
+    assert "holds no run on Ray" in said.err
+
+
+def test_options_of_ray_need_ray(file, monkeypatch, capsys):
+    code, said = cli(monkeypatch, capsys, "run", "real.toml", "--impose")
+    assert code == 2
+    assert "add --on ray" in said.err
+
+
+def test_measures_are_refused(file, tmp_path):
+    spec = Spec.load(file, ['measures=["gap"]'])
+    with pytest.raises(ValueError, match=r"measures .* leave them out"):
+        run_on_ray(spec, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_compare_real_sets_prediction_beside_measurement(file, tmp_path, crew):
+    found = compare_real(Spec.load(file), tmp_path / "out", crew=crew)
+    rows = {row[0]: row for row in found.rows}
+    assert 0.2 < rows["gradients per second"][3] < 1.1
+    assert abs(rows["mean delay"][1] - rows["mean delay"][2]) < 1
+    delays = [row for name, row in rows.items() if name.startswith("delay ")]
+    assert sum(row[2] for row in delays) == pytest.approx(1, abs=0.05)
+
+
+def test_only_step_times_can_be_imposed(file, tmp_path, crew):
+    spec = Spec.load(file, ["cluster.network.latency_s=0.01"])
+    with pytest.raises(ValueError, match="only a cluster's step times can be imposed"):
+        compare_real(spec, tmp_path / "out", crew=crew)
+
+
+def test_the_live_table_tells_of_every_worker_and_shard():
+    status = ShardStatus(
+        30, 2, 4_000_000, 8_000_000, {0: 9, 1: 20}, {1: 3}, {0: (9, 18), 1: (20, 0)}
+    )
+    first = Live(1.0, [status], {0: Where(False, 0, (0,), 0, 0.0, 0)})
+    live = Live(
+        3.0, [status], {0: Where(True, 9, (9,), 10, 1.0, 0), 1: Where(True, 20, (20,), 20, 2.0, 0)}
+    )
+    workers, shards = tables(live, first, 60).renderables
+    columns = [list(column.cells) for column in workers.columns]
+    assert columns == [
+        ["0", "1"], ["10", "20"], ["5.0", "10.0"], ["2.0", "0.0"], ["50%", "0%"], ["0", "3"],
+    ]  # fmt: skip
+    assert [list(c.cells) for c in shards.columns] == [["0"], ["30 of 60"], ["2"], ["4.0"], ["8.0"]]
