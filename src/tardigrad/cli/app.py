@@ -35,7 +35,7 @@ app.command(rich_help_panel="Experiments", no_args_is_help=True)(plan)
 app.command(rich_help_panel="Clusters", no_args_is_help=True)(replay)
 app.command("compare-real", rich_help_panel="Clusters", no_args_is_help=True)(compare_real)
 app.command(rich_help_panel="Evidence", no_args_is_help=True)(reproduce)
-app.command(rich_help_panel="Evidence", no_args_is_help=True)(bench)
+app.command(rich_help_panel="Evidence")(bench)
 app.command("list", rich_help_panel="What there is", no_args_is_help=True)(show_list)
 app.add_typer(data, name="data", rich_help_panel="What there is", no_args_is_help=True)
 

@@ -1,21 +1,39 @@
 """`tardigrad bench`."""
 
-from typing import Annotated
+import inspect
+from typing import Annotated, Literal
 
 import typer
 
 from tardigrad.bench import BENCHMARKS
-from tardigrad.checks import one_of
+from tardigrad.checks import one_of, require
+from tardigrad.cli.console import out
 from tardigrad.cli.findings import show, show_json
 
 
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="|".join(BENCHMARKS))],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help=f"{'|'.join(BENCHMARKS)}; without it, the list."),
+    ] = None,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None, typer.Option(help="Where tensors are, for those with any.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Measure a part of tardigrad beside what it should beat, in one run."""
+    if name is None:
+        for known, benchmark in BENCHMARKS.items():
+            words = (inspect.getdoc(benchmark) or "").splitlines()[0]
+            out.print(f"{known:<12} {words}", markup=False, soft_wrap=True)
+        return
     one_of("name", name, BENCHMARKS)
-    findings = BENCHMARKS[name]()
+    options = {} if device is None else {"device": device}
+    require(
+        not options or "device" in inspect.signature(BENCHMARKS[name]).parameters,
+        f"the benchmark {name!r} runs no tensors, so it has no --device",
+    )
+    findings = BENCHMARKS[name](**options)
     if as_json:
         show_json(findings)
     else:

@@ -1,0 +1,118 @@
+"""What the engines are measured against: loops as one would write them."""
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tardigrad.tasks import Data, ModuleTask, Split
+from tardigrad.tasks.mnist import mlp
+from tardigrad.tasks.module import initialised
+
+IMAGES = 50_000
+Loop = Callable[[int], None]
+"""Makes so many updates."""
+
+
+def perceptron(batch_size: int, device: str, dtype: str = "float32") -> ModuleTask:
+    """FASGD's 784-200-10 on images drawn at random: how fast it is does not depend on them."""
+    draw = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (IMAGES, 1, 28, 28), generator=draw, dtype=torch.uint8)
+    labels = torch.randint(0, 10, (IMAGES,), generator=draw)
+    module = initialised(lambda: mlp(200, "mnist"), 0)
+    data = Data(Split(images, labels))
+    return ModuleTask(module, "nll", data, batch_size, device=device, dtype=dtype)
+
+
+def plain_loop(task: ModuleTask) -> Loop:
+    """One worker and `torch.optim.SGD`."""
+    model, (inputs, targets) = _model(task), _data(task)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def run(updates: int) -> None:
+        for _ in range(updates):
+            chosen = torch.randint(len(inputs), (task.batch_size,), device=task.device)
+            optimizer.zero_grad()
+            F.nll_loss(model(inputs[chosen]), targets[chosen]).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        _finish(task)
+
+    return run
+
+
+class NaiveLoop:
+    """FASGD for workers that arrive in the given order, each with its own copy of the model."""
+
+    def __init__(self, task: ModuleTask, order: list[int], workers: int) -> None:
+        self.task, self.order = task, order
+        self.model = _model(task)
+        self.server = [p.detach().clone() for p in self.model.parameters()]
+        self.copies = [[p.clone() for p in self.server] for _ in range(workers)]
+        self.version, self.read = 0, [0] * workers
+        self.squares = [torch.zeros_like(p) for p in self.server]
+        self.means = [torch.zeros_like(p) for p in self.server]
+        self.deviations = [torch.ones_like(p) for p in self.server]
+
+    def __call__(self, updates: int) -> None:
+        for _ in range(updates):
+            worker = self.order[self.version % len(self.order)]
+            grads = self._gradient(worker)
+            self._apply(grads, self.version - self.read[worker] + 1)
+            self.version += 1
+            self.read[worker] = self.version
+            self.copies[worker] = [p.clone() for p in self.server]
+        _finish(self.task)
+
+    def _gradient(self, worker: int) -> list[Tensor]:
+        inputs, targets = _data(self.task)
+        parameters = list(self.model.parameters())
+        with torch.no_grad():
+            for parameter, copy in zip(parameters, self.copies[worker], strict=True):
+                parameter.copy_(copy)
+        chosen = torch.randint(len(inputs), (self.task.batch_size,), device=self.task.device)
+        loss = F.nll_loss(self.model(inputs[chosen]), targets[chosen])
+        return list(torch.autograd.grad(loss, parameters))
+
+    def _apply(self, grads: list[Tensor], staleness: int) -> None:
+        for i, grad in enumerate(grads):
+            self.squares[i].mul_(0.9).addcmul_(grad, grad, value=0.1)
+            self.means[i].mul_(0.9).add_(grad, alpha=0.1)
+            spread = (self.squares[i] - self.means[i] ** 2).clamp(min=0).add(1e-4).sqrt()
+            self.deviations[i].mul_(0.9).add_(spread, alpha=0.1)
+            self.server[i].sub_(0.005 * grad / (self.deviations[i] * staleness))
+
+
+def copy_bandwidth(device: str) -> float:
+    """Bytes per second, read and written, of copying one large tensor onto another."""
+    source = torch.ones(64 * 2**20, device=device)
+    target = torch.zeros_like(source)
+    best = float("inf")
+    for _ in range(8):
+        best = min(best, timed(lambda: target.copy_(source), device))
+    return 2 * source.numel() * source.element_size() / best
+
+
+def timed(run: Callable[[], object], device: str) -> float:
+    """Seconds until the device has done it."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    run()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def _model(task: ModuleTask) -> nn.Module:
+    return initialised(lambda: mlp(200, "mnist"), 0).to(task.device, task.dtype)
+
+
+def _data(task: ModuleTask) -> tuple[Tensor, Tensor]:
+    return task.data.train.inputs, task.data.train.targets
+
+
+def _finish(task: ModuleTask) -> None:
+    if task.device.type == "cuda":
+        torch.cuda.synchronize()
