@@ -51,7 +51,7 @@ def compare_into(path: Path, spec: Spec, compared: Sequence[Entry], seeds: int =
     done = 0
     with ExitStack() as bars:
 
-        def begin(entry: Entry, seed: int, schedule: Schedule) -> Watcher:
+        def begin(entry: Entry, seed: int, schedule: Schedule | None) -> Watcher:
             bars.close()
             label = f"{entry.label}, seed {seed}" if seeds > 1 else entry.label
             return bars.enter_context(closing(Watcher(label))).begin(schedule)

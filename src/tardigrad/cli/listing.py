@@ -9,9 +9,16 @@ from rich.text import Text
 
 from tardigrad.checks import one_of
 from tardigrad.cli.console import out
-from tardigrad.spec.spec import CLUSTER, POLICY, RATE, RULE, TASK
+from tardigrad.spec.spec import CLUSTER, LINK, POLICY, RATE, RULE, TASK
 
-LISTS = {"rules": RULE, "policies": POLICY, "clusters": CLUSTER, "tasks": TASK, "schedules": RATE}
+LISTS = {
+    "rules": RULE,
+    "policies": POLICY,
+    "clusters": CLUSTER,
+    "links": LINK,
+    "tasks": TASK,
+    "schedules": RATE,
+}
 
 
 def show_list(

@@ -26,9 +26,9 @@ class Watcher:
         self._first: Tick | None = None
         self._progress: Progress | None = None
 
-    def begin(self, schedule: Schedule) -> "Watcher":
-        """What it watches is about to be executed."""
-        self._delay = _mean_delays(schedule)
+    def begin(self, schedule: Schedule | None) -> "Watcher":
+        """What it watches is about to be executed; None: and to be made at the same time."""
+        self._delay = None if schedule is None else _mean_delays(schedule)
         self._started = self._shown_at = time.monotonic()
         return self
 

@@ -70,25 +70,31 @@ def execute(
             starts if it would take more.
         say: told, in a line each, which engine was picked and why.
     """
+    execution = prepare(schedule, task, rule, engine, shard_by, measures, chunk, memory_gib, say)
+    return drive(execution, evaluate_every, splits, folder, checkpoint_every, resume, watch)
+
+
+def prepare(
+    schedule: Schedule,
+    task: Task,
+    rule: Rule,
+    engine: Engine = "auto",
+    shard_by: Literal["slice", "tensor"] = "slice",
+    measures: Sequence[str] = (),
+    chunk: int | None = None,
+    memory_gib: float | None = None,
+    say: Say | None = None,
+) -> Execution:
+    """What will execute the schedule; the arguments are those of `execute`."""
     one_of("engine", engine, ENGINES)
     check_measures(measures)
     validate(schedule)
     sharding = divide(task, rule, schedule.shards, shard_by)
-    execution = choose(
-        engine,
-        schedule,
-        task,
-        rule,
-        sharding,
-        say or (lambda line: None),
-        measures,
-        chunk,
-        memory_gib,
-    )
-    return _drive(execution, evaluate_every, splits, folder, checkpoint_every, resume, watch)
+    say = say or (lambda line: None)
+    return choose(engine, schedule, task, rule, sharding, say, measures, chunk, memory_gib)
 
 
-def _drive(
+def drive(
     execution: Execution,
     evaluate_every: int = 0,
     splits: Sequence[str] = ("validation",),
@@ -97,7 +103,7 @@ def _drive(
     resume: bool = False,
     watch: Watch | None = None,
 ) -> Run:
-    """Advance to the end."""
+    """Execute to the end; the arguments are those of `execute`."""
     count("evaluate_every", evaluate_every, least=0)
     count("checkpoint_every", checkpoint_every, least=0)
     checkpoint = None if folder is None else folder / CHECKPOINT
@@ -145,12 +151,16 @@ def simulate(
     if link is None or not link.reads_deviation:
         made = schedule(policy, cluster, updates, seed, shards, link)
         return execute(made, task, rule, engine, **options)
-    return _simulate_together(
-        task, rule, policy or Async(), cluster, updates, seed, shards, engine, link, **options
+    building = {name: options.pop(name) for name in ("shard_by", "measures") if name in options}
+    for name in ("chunk", "memory_gib", "say"):  # they are about the choice of an engine
+        options.pop(name, None)
+    execution = prepare_together(
+        task, rule, policy or Async(), cluster, updates, seed, shards, engine, link, **building
     )
+    return drive(execution, **options)
 
 
-def _simulate_together(
+def prepare_together(
     task: Task,
     rule: Rule,
     policy: Policy,
@@ -162,9 +172,8 @@ def _simulate_together(
     link: Link,
     shard_by: Literal["slice", "tensor"] = "slice",
     measures: Sequence[str] = (),
-    **options: Any,
-) -> Run:
-    """As `simulate`, where the link reads tensors."""
+) -> Execution:
+    """What will make the schedule and execute it together, because the link reads tensors."""
     require(
         engine in ("auto", "exact"),
         f"{type(link).__name__} decides by tensors, so the schedule is executed while it is being "
@@ -174,10 +183,7 @@ def _simulate_together(
     about = check_control(policy, cluster, updates, seed, shards, link)
     assert cluster is not None
     sharding = divide(task, rule, shards, shard_by)
-    execution = Lockstep(
-        task, rule, sharding, policy, cluster, updates, seed, link, about, measures
-    )
-    return _drive(execution, **options)
+    return Lockstep(task, rule, sharding, policy, cluster, updates, seed, link, about, measures)
 
 
 def _evaluate(execution: Execution, splits: Sequence[str], wall_s: float) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from tardigrad.checks import require
 from tardigrad.clusters import Clockless, Cluster
 from tardigrad.engine.exact import Exact
-from tardigrad.layout import Sharding
+from tardigrad.layout import Layout, Sharding
 from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.rules import Rule
@@ -58,7 +58,7 @@ class Lockstep(Exact):
         self.recorder.about = dict(about)
         self._begin(self.recorder, task, rule, sharding, measures)
         self._merged = {}
-        self._check_rule(link)
+        check_deviation(rule, link)
         gate = link.realise(seed, self.shard_bytes)
         self.loop = control(
             policy, cluster, updates, seed, self.recorder, link, gate, self._deviation
@@ -202,12 +202,15 @@ class Lockstep(Exact):
             held |= dict(zip(enumerate(self.recorder.read[row]), parts, strict=True))
         return held
 
-    def _check_rule(self, link: Link) -> None:
-        require(
-            self.rule.deviation(self.shards[0].state) is not None,
-            f"{type(link).__name__} decides by the gradient's deviation, and this rule keeps none: "
-            "use tg.rules.fasgd(…), or a link that reads no tensors, such as tg.Every(pull=10)",
-        )
+
+def check_deviation(rule: Rule, link: Link) -> None:
+    """A link that reads the deviation needs a rule that keeps one."""
+    any_state = rule.start(torch.zeros(1), Layout.flat(1))
+    require(
+        not link.reads_deviation or rule.deviation(any_state) is not None,
+        f"{type(link).__name__} decides by the gradient's deviation, and this rule keeps none: "
+        "use the rule fasgd, or a link that reads no tensors, such as Every(pull=10)",
+    )
 
 
 class _Live(Recorder):

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tardigrad.checks import require
-from tardigrad.engine import Diverged, execute
-from tardigrad.engine.execute import Watch
+from tardigrad.engine import Diverged
+from tardigrad.engine.execute import Watch, drive
 from tardigrad.schedule import Schedule
 from tardigrad.spec.run import schedule_facts, summarise
 from tardigrad.spec.spec import Spec, changed
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
     summary: dict[str, Any]
 
 
-Begin = Callable[[Entry, int, Schedule], Watch | None]
+Begin = Callable[[Entry, int, Schedule | None], Watch | None]
 """Told of each execution before it starts; returns who watches it."""
 
 
@@ -63,12 +63,12 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """Execute every entry with `seeds` seeds, counting up from its own; outcomes as they come."""
     require(seeds >= 1, f"seeds must be at least 1, got {seeds}")
-    schedules: dict[str, Schedule] = {}
+    schedules: dict[str, Schedule | None] = {}
     tasks: dict[str, Task] = {}
     for offset in range(seeds):
         for label, spec in compared:
             spec = replace(spec, seed=spec.seed + offset)
-            control = _key(spec, "policy", "cluster", "updates", "seed", "shards")
+            control = _key(spec, "policy", "cluster", "link", "updates", "seed", "shards")
             if control not in schedules:
                 schedules[control] = spec.make_schedule()
             learned = _key(spec, "task", "cluster", "seed")
@@ -81,24 +81,16 @@ def outcomes(
 
 
 def _outcome(
-    label: str, spec: Spec, schedule: Schedule, task: Task, watch: Watch | None
+    label: str, spec: Spec, schedule: Schedule | None, task: Task, watch: Watch | None
 ) -> Outcome:
     assert spec.evaluate_every is not None
     started = time.perf_counter()
+    execution = spec.prepare(schedule, task, spec.make_rule())
     try:
-        run = execute(
-            schedule,
-            task,
-            spec.make_rule(),
-            spec.engine,
-            shard_by=spec.shard_by,
-            evaluate_every=spec.evaluate_every,
-            splits=spec.splits,
-            measures=spec.measures,
-            watch=watch,
-        )
+        run = drive(execution, spec.evaluate_every, spec.splits, watch=watch)
     except Diverged as diverged:
-        summary = {"status": "diverged", "why": str(diverged), **schedule_facts(schedule)}
+        facts = schedule_facts(execution.schedule)
+        summary = {"status": "diverged", "why": str(diverged), **facts}
         return Outcome(label, spec.seed, [], summary)
     summary = summarise(run, time.perf_counter() - started)
     return Outcome(label, spec.seed, run.history.records, summary)

@@ -10,9 +10,10 @@ import torch
 from safetensors.torch import save_file
 
 from tardigrad.checks import require
-from tardigrad.engine import Diverged, Run, execute
+from tardigrad.engine import Diverged, Run
 from tardigrad.engine.checkpoint import load_checkpoint
-from tardigrad.engine.execute import CHECKPOINT, Watch, divide
+from tardigrad.engine.choose import Execution
+from tardigrad.engine.execute import CHECKPOINT, Watch, divide, drive
 from tardigrad.engine.run import Say
 from tardigrad.folder import PARAMS, RunFolder, check_free
 from tardigrad.layout import Layout
@@ -20,8 +21,9 @@ from tardigrad.schedule import Schedule
 from tardigrad.schedules import Progress
 from tardigrad.spec.spec import Spec, differences
 
-Begin = Callable[[Schedule], Watch | None]
-"""Told of the schedule before it is executed; returns who watches that."""
+Begin = Callable[[Schedule | None], Watch | None]
+"""Told of the schedule before it is executed (None where it is made meanwhile); returns who watches
+that."""
 
 
 def run(
@@ -48,36 +50,33 @@ def run(
     rule.scalars(Progress(epoch_size=task.epoch_size))
     if going_on:
         folder = RunFolder.open(path)
-        schedule = folder.schedule()
+        schedule = None if spec.make_link().reads_deviation else folder.schedule()
     else:
         schedule = spec.make_schedule()
         folder = RunFolder.create(path, spec.toml(), schedule)
     assert spec.evaluate_every is not None
     assert spec.checkpoint_every is not None
+    execution: Execution | None = None
     started = time.perf_counter()
     with folder.locked():
         try:
-            done = execute(
-                schedule,
-                task,
-                rule,
-                spec.engine,
-                shard_by=spec.shard_by,
-                evaluate_every=spec.evaluate_every,
-                splits=spec.splits,
-                measures=spec.measures,
-                folder=path,
-                checkpoint_every=spec.checkpoint_every,
+            execution = spec.prepare(schedule, task, rule, say)
+            done = drive(
+                execution,
+                spec.evaluate_every,
+                spec.splits,
+                path,
+                spec.checkpoint_every,
                 resume=going_on,
                 watch=begin(schedule) if begin else None,
-                chunk=spec.chunk,
-                memory_gib=spec.memory_gib,
-                say=say,
             )
         except (Diverged, KeyboardInterrupt) as stop:
             status = "diverged" if isinstance(stop, Diverged) else "stopped"
-            _keep_what_there_is(folder, schedule, status, str(stop))
+            made = execution.schedule if execution is not None else schedule
+            _keep_what_there_is(folder, made, status, str(stop))
             raise
+        if schedule is None:
+            folder.save_schedule(done.schedule)
         save_params(path / PARAMS, done, task.layout)
         summary = summarise(done, time.perf_counter() - started)
         folder.write_results(done.history.records, summary)
@@ -106,12 +105,13 @@ def summarise(run: Run, wall_s: float) -> dict[str, Any]:
 
 def schedule_facts(schedule: Schedule) -> dict[str, Any]:
     delays = schedule.delays
+    mean = float(delays.mean()) if len(delays) else 0.0
     return {
         "workers": schedule.workers,
         "updates": schedule.updates,
         "time_s": schedule.end_time,
         "clockless": schedule.clockless,
-        "mean_delay": float(delays.mean()),
+        "mean_delay": mean,
         "delay_counts": torch.bincount(torch.as_tensor(delays)).tolist(),
         "dropped": int(schedule.dropped.sum()),
     }
@@ -138,9 +138,12 @@ def check_same(spec: Spec, folder: RunFolder) -> None:
     )
 
 
-def _keep_what_there_is(folder: RunFolder, schedule: Schedule, status: str, why: str) -> None:
+def _keep_what_there_is(
+    folder: RunFolder, schedule: Schedule | None, status: str, why: str
+) -> None:
     """Metrics of a run that stopped: those of its last checkpoint."""
     checkpoint = folder.path / CHECKPOINT
     facts = load_checkpoint(checkpoint)[1] if checkpoint.exists() else {"records": []}
     summary = {"status": status, "why": why, "saved_updates": saved_updates(folder.path)}
-    folder.write_results(facts["records"], {**schedule_facts(schedule), **summary})
+    if schedule is not None and schedule.groups:
+        folder.write_results(facts["records"], {**schedule_facts(schedule), **summary})

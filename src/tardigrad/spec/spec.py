@@ -10,11 +10,14 @@ import tomli_w
 
 from tardigrad.checks import count, positive, require
 from tardigrad.clusters import CLUSTERS, Cluster
-from tardigrad.engine.choose import Engine
-from tardigrad.engine.execute import check_measures
+from tardigrad.engine.choose import Engine, Execution
+from tardigrad.engine.execute import check_measures, prepare, prepare_together
+from tardigrad.engine.lockstep import check_deviation
+from tardigrad.engine.run import Say
+from tardigrad.links import LINKS, Link
 from tardigrad.policies import POLICIES, Policy
 from tardigrad.rules import RULES, Rule
-from tardigrad.schedule import Schedule, schedule
+from tardigrad.schedule import Schedule, check_control, schedule
 from tardigrad.schedules import SCHEDULES, LearningRate
 from tardigrad.spec.structure import Plain, Registry, Structure, join, table
 from tardigrad.tasks import TASKS, Task
@@ -26,6 +29,7 @@ TASK = Registry("task", TASKS)
 RULE = Registry("rule", RULES)
 POLICY = Registry("policy", POLICIES)
 CLUSTER = Registry("cluster", CLUSTERS)
+LINK = Registry("link", LINKS)
 RATE = Registry("schedule", SCHEDULES, key="schedule")
 STRUCTURE = Structure({Policy: POLICY, Cluster: CLUSTER, LearningRate: RATE})
 
@@ -35,6 +39,10 @@ EVERY_RULE = ("ema", "clip_norm")
 
 def _async() -> Table:
     return {"name": "async"}
+
+
+def _full() -> Table:
+    return {"name": "full"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,8 @@ class Spec:
     """When things happen: `tardigrad list clusters`."""
     policy: Table = field(default_factory=_async)
     """Who waits for whom: `tardigrad list policies`."""
+    link: Table = field(default_factory=_full)
+    """What crosses the wire: `tardigrad list links`."""
     seed: int = 0
     """Of everything random: initial parameters, batches, step times."""
     shards: int = 1
@@ -90,9 +100,9 @@ class Spec:
             count("chunk", self.chunk)
         if self.memory_gib is not None:
             positive("memory_gib", self.memory_gib)
-        workers = self.make_cluster().workers
-        self.make_policy().check(workers, self.shards)
-        self.make_rule()
+        policy, cluster, link = self.make_policy(), self.make_cluster(), self.make_link()
+        check_control(policy, cluster, self.updates, self.seed, self.shards, link)
+        check_deviation(self.make_rule(), link)
         maker, args = STRUCTURE.choose(TASK, "task", self.task)
         STRUCTURE.arguments(maker, "task", args, self._fill())
 
@@ -102,6 +112,10 @@ class Spec:
 
     def make_policy(self) -> Policy:
         made: Policy = STRUCTURE.named(POLICY, "policy", self.policy)
+        return made
+
+    def make_link(self) -> Link:
+        made: Link = STRUCTURE.named(LINK, "link", self.link)
         return made
 
     def make_rule(self) -> Rule:
@@ -123,10 +137,43 @@ class Spec:
         made: Task = STRUCTURE.named(TASK, "task", self.task, self._fill())
         return made
 
-    def make_schedule(self) -> Schedule:
-        """Who pushes when, which depends on no tensor."""
+    def make_schedule(self) -> Schedule | None:
+        """Who pushes when; None where a link makes it depend on tensors."""
+        link = self.make_link()
+        if link.reads_deviation:
+            return None
         return schedule(
-            self.make_policy(), self.make_cluster(), self.updates, self.seed, self.shards
+            self.make_policy(), self.make_cluster(), self.updates, self.seed, self.shards, link
+        )
+
+    def prepare(
+        self, schedule: Schedule | None, task: Task, rule: Rule, say: Say | None = None
+    ) -> Execution:
+        """What will execute the schedule, or make it meanwhile."""
+        if schedule is not None:
+            return prepare(
+                schedule,
+                task,
+                rule,
+                self.engine,
+                self.shard_by,
+                self.measures,
+                self.chunk,
+                self.memory_gib,
+                say,
+            )
+        return prepare_together(
+            task,
+            rule,
+            self.make_policy(),
+            self.make_cluster(),
+            self.updates,
+            self.seed,
+            self.shards,
+            self.engine,
+            self.make_link(),
+            self.shard_by,
+            self.measures,
         )
 
     def _fill(self) -> dict[str, Any]:
