@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 PARAMS = "params.safetensors"
 COMPARISON = "comparison.jsonl"
+GRADIENTS = "gradients.csv"
 
 Record = Mapping[str, Any]
 
@@ -85,6 +86,27 @@ class RunFolder:
         lines = [json.dumps(record) + "\n" for record in records]
         write(self.path / METRICS, "".join(lines))
         write(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
+
+    def gradients(self) -> dict[str, list[float]]:
+        """What was measured of every applied gradient, by name; nothing where nothing was."""
+        file = self.path / GRADIENTS
+        if not file.exists():
+            return {}
+        header, *lines = file.read_text(encoding="utf-8").splitlines()
+        try:
+            columns = zip(
+                *([float(cell) for cell in line.split(",")] for line in lines), strict=True
+            )
+            return dict(zip(header.split(","), map(list, columns), strict=True))
+        except ValueError as error:
+            raise ValueError(f"{file} is damaged: {error}") from None
+
+    def write_gradients(self, columns: Mapping[str, Sequence[float]]) -> None:
+        lines = [
+            ",".join(columns),
+            *(",".join(map(repr, row)) for row in zip(*columns.values(), strict=True)),
+        ]
+        write(self.path / GRADIENTS, "\n".join(lines) + "\n")
 
     def outcomes(self) -> list[dict[str, Any]]:
         """What a comparison has come to so far; none where the folder is of a single run."""

@@ -26,7 +26,7 @@ def report(
 def show_run(path: Path, target: float | None = None) -> None:
     """Figures into the folder, the table and their names onto the screen."""
     series = reports.load(path)
-    drawn = [*reports.draw(series, path, title_of(path)), *_timeline(path)]
+    drawn = [*reports.draw(series, path, title_of(path)), *_timeline(path), *_staleness(path)]
     out.print(reports.results_table(series, target))
     for figure in drawn:
         out.print(f"{'trace' if figure.suffix == '.json' else 'figure'}: {figure}", markup=False)
@@ -42,6 +42,13 @@ def _timeline(path: Path) -> list[Path]:
     reports.draw_timeline(made, picture, title=title_of(path))
     reports.write_trace(made, trace, updates=min(made.groups, TRACED))
     return [picture, trace]
+
+
+def _staleness(path: Path) -> list[Path]:
+    """Delay, gap and B-staleness beside each other, where the run measured them."""
+    picture = path / "staleness.png"
+    measured = RunFolder.open(path).gradients()
+    return [picture] if reports.draw_staleness(measured, picture, title_of(path)) else []
 
 
 def title_of(path: Path) -> str:

@@ -18,6 +18,7 @@ from tardigrad.engine.run import Say
 from tardigrad.folder import PARAMS, RunFolder, check_free
 from tardigrad.layout import Layout
 from tardigrad.schedule import Schedule
+from tardigrad.schedule.analysis import delays_at
 from tardigrad.schedules import Progress
 from tardigrad.spec.spec import Spec, differences
 
@@ -77,6 +78,9 @@ def run(
             raise
         if schedule is None:
             folder.save_schedule(done.schedule)
+        if spec.measures:
+            delays = {"delay": delays_at(done.schedule, 0).tolist()}
+            folder.write_gradients(delays | {n: getattr(done.history, n) for n in spec.measures})
         save_params(path / PARAMS, done, task.layout)
         summary = summarise(done, time.perf_counter() - started)
         folder.write_results(done.history.records, summary)
