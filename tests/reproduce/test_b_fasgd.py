@@ -11,13 +11,13 @@ def test_the_table_tells_copies_both_ways(tmp_path: Path) -> None:
     found = b_fasgd(tmp_path, updates=400, workers=4, task=task, lr=0.001)
     rows = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
     plain = rows["FASGD"]
-    assert plain["grads"] == plain["updates"] == 400
+    assert plain["updates"] == 400
     assert plain["MB up"] == plain["MB down"] == 400 * 40 * 8 / 1e6
-    cut = rows["pull, c = 0.12"]
+    cut = rows["pull 0.12"]
     assert cut["MB up"] == plain["MB up"]
     assert cut["MB down"] < plain["MB down"] / 2
-    cut = rows["push, c = 0.12, reapply"]
+    cut = rows["push 0.12 reapply"]
     assert (cut["updates"], cut["MB down"]) == (400, plain["MB down"])
     assert cut["MB up"] < plain["MB up"] / 2
-    assert rows["push, c = 0.12, average"]["updates"] < 200
+    assert rows["push 0.12 average"]["updates"] < 200
     assert (tmp_path / "b_fasgd.png").stat().st_size > 10_000

@@ -47,8 +47,10 @@ def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None =
     Args:
         shard_bytes: the bytes of each shard's slice of the parameters.
 
-    A link's decisions are counted as recorded. Where there is no link, every gradient that a shard
-    applied or dropped counts one push and one pull, and every return of a worker one pull.
+    A link's decisions are counted as recorded. With `Full` none are recorded: every gradient that a
+    shard applied or dropped counts one push and one pull, and every return of a worker one pull.
+    That is all there is, except under policies that send a version unasked or twice (`Partial`'s
+    broadcasts, requests for a later version); `Every(1, 1)` lets through as much and records it.
     """
     sizes = np.asarray(shard_bytes, dtype=np.int64)
     if len(schedule.wire_shard):
