@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from tardigrad.bench.ray import bench_ray
 from tardigrad.bench.schedule import bench_schedule
 from tardigrad.bench.simulation import bench_simulation
 from tardigrad.findings import Findings
@@ -9,7 +10,9 @@ from tardigrad.findings import Findings
 BENCHMARKS: dict[str, Callable[..., Findings]] = {
     "schedule": bench_schedule,
     "simulation": bench_simulation,
+    "ray": bench_ray,
 }
-"""By name; the docstring's first line says what is measured. What runs tensors takes `device`."""
+"""By name; the docstring's first line says what is measured. What runs tensors on a device of
+choice takes `device`; what has a shorter form takes `quick`."""
 
 __all__ = ["BENCHMARKS"]

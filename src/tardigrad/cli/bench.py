@@ -19,6 +19,9 @@ def bench(
     device: Annotated[
         Literal["cpu", "cuda"] | None, typer.Option(help="Where tensors are, for those with any.")
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A shorter form, for those that have one.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Measure a part of tardigrad beside what it should beat, in one run."""
@@ -28,12 +31,14 @@ def bench(
             out.print(f"{known:<12} {words}", markup=False, soft_wrap=True)
         return
     one_of("name", name, BENCHMARKS)
-    options = {} if device is None else {"device": device}
-    require(
-        not options or "device" in inspect.signature(BENCHMARKS[name]).parameters,
-        f"the benchmark {name!r} runs no tensors, so it has no --device",
-    )
-    findings = BENCHMARKS[name](**options)
+    options = {"device": device, "quick": quick or None}
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        require(
+            option in inspect.signature(BENCHMARKS[name]).parameters,
+            f"the benchmark {name!r} has no --{option}: leave it out",
+        )
+    findings = BENCHMARKS[name](**given)
     if as_json:
         show_json(findings)
     else:

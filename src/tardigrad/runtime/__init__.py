@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from tardigrad.runtime.faults import fail_at
     from tardigrad.runtime.ray_cluster import connected, local
     from tardigrad.runtime.replaying import Replayed, replay
+    from tardigrad.runtime.round_trips import WAYS, rates
     from tardigrad.runtime.training import read_record, train
 
 __all__ = [
+    "WAYS",
     "Change",
     "Crew",
     "Live",
@@ -23,6 +25,7 @@ __all__ = [
     "connected",
     "fail_at",
     "local",
+    "rates",
     "read_record",
     "replay",
     "train",
@@ -33,9 +36,11 @@ _HOMES = {
     "Crew": "crew",
     "Live": "driver",
     "Replayed": "replaying",
+    "WAYS": "round_trips",
     "connected": "ray_cluster",
     "fail_at": "faults",
     "local": "ray_cluster",
+    "rates": "round_trips",
     "read_record": "training",
     "replay": "replaying",
     "train": "training",

@@ -43,13 +43,13 @@ def connected(address: str | None, actors: int) -> Iterator[float]:
 
 
 @contextmanager
-def local(actors: int) -> Iterator[None]:
+def local(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator[None]:
     """A Ray of our own: on loopback only, with a token that only its own processes know."""
     with _environment():
         ray.init(
             num_cpus=actors,
             include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
+            object_store_memory=object_store_bytes,
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
