@@ -2,7 +2,8 @@
 
 The python blocks of a document run one after another in one namespace; a text block holds what the
 block before it prints. A toml block begins with its file's name. In a console block, lines that
-begin with $ are commands, and lines below one are what it says.
+begin with $ are commands, and lines below one are what it says. What needs other machines is in sh
+and yaml blocks: yaml is read, and every command of Ray or ours must exist with all its options.
 """
 
 import contextlib
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer.main import get_command
 
 from tardigrad.cli import main
+from tardigrad.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))]
@@ -57,6 +60,10 @@ def test_a_document_shows_what_happens(
             Path(text.partition("\n")[0].removeprefix("# ")).write_text(text)
         elif language == "console":
             check_commands(text, monkeypatch)
+        elif language == "yaml":
+            check_yaml(text)
+        elif language == "sh":
+            check_options(text)
         else:
             raise AssertionError(f"{document}:{line}: nothing checks a block of {language}")
     assert printed == ""
@@ -81,6 +88,28 @@ def check_commands(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert answer in (out.getvalue(), err.getvalue())
         else:
             assert code == 0, err.getvalue()
+
+
+def check_yaml(text: str) -> None:
+    """It can be read, and the commands of Ray in it exist."""
+    pending = [pytest.importorskip("yaml").safe_load(text)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, str):
+            check_options(node)
+        elif isinstance(node, dict | list):
+            pending += node.values() if isinstance(node, dict) else node
+
+
+def check_options(text: str) -> None:
+    ray = pytest.importorskip("ray.scripts.scripts").cli.commands
+    ours = get_command(app).commands
+    for found in re.finditer(r"\b(ray|tardigrad) ([a-z-]+)( [^#'\n]*)?", text):
+        program, name, rest = found[1], found[2], found[3] or ""
+        commands = ray if program == "ray" else ours
+        assert name in commands, found[0]
+        known = {o for p in commands[name].params for o in (*p.opts, *p.secondary_opts)}
+        assert set(re.findall(r"--[a-z-]+", rest)) <= known, found[0]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
