@@ -2,7 +2,8 @@
 
 The paper's setting: an MLP 784-200-10, ReLU, negative log likelihood; each rule at its own rate,
 0.005 for FASGD and 0.04 for SASGD; 100,000 iterations of one gradient each; clients drawn by FRED's
-dispatcher, taken to be uniform.
+dispatcher. Taken to be so, where the paper is silent: the dispatcher is uniform, and pixels are
+from 0 to 1. FASGD's own constants are those of `Fasgd`, which the paper does not give.
 """
 
 import platform
@@ -74,7 +75,7 @@ def _figure(
 ) -> Findings:
     lines: dict[tuple[int, int], dict[str, _Line]] = {}
     for batch_size, workers in panels:
-        task = mnist_mlp(batch_size=batch_size, device=device)
+        task = mnist_mlp(batch_size=batch_size, pixels="unit", device=device)
         order = schedule(cluster=Dispatcher(workers=workers), updates=updates)
         lines[batch_size, workers] = {
             label: _line(order, task, rule, updates) for label, (rule, _) in RULES.items()

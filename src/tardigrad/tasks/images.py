@@ -1,12 +1,16 @@
 """Image data sets as tensors, and the layer that normalises their pixels."""
 
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from tardigrad.tasks import data as data_sets
+from tardigrad.tasks.checks import one_of
 from tardigrad.tasks.split import Data, Split
+
+Pixels = Literal["standard", "unit"]
 
 # Mean and deviation of each channel over the training images, pixels from 0 to 1.
 PIXELS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
@@ -20,12 +24,14 @@ class Normalise(nn.Module):
     """(pixels / 255 − mean) / deviation, per channel: the first layer of every image model.
 
     As a layer, the data stays one byte a pixel in memory (CIFAR-10 as float64 would take 1.5 GB
-    in every worker process).
+    in every worker process). pixels="unit" leaves them from 0 to 1, as older work did.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, pixels: Pixels = "standard") -> None:
         super().__init__()
-        mean, std = (torch.tensor(t, dtype=torch.float64).view(-1, 1, 1) for t in PIXELS[name])
+        one_of("pixels", pixels, ("standard", "unit"))
+        known = PIXELS[name] if pixels == "standard" else ((0.0,), (1.0,))
+        mean, std = (torch.tensor(t, dtype=torch.float64).view(-1, 1, 1) for t in known)
         # Constants, so not persistent: nothing of them belongs in a checkpoint.
         self.register_buffer("shift", 255 * mean, persistent=False)
         self.register_buffer("scale", 1 / (255 * std), persistent=False)

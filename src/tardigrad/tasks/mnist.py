@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tardigrad.tasks.augment import Augment
 from tardigrad.tasks.checks import at_least, one_of
-from tardigrad.tasks.images import Normalise, image_data
+from tardigrad.tasks.images import Normalise, Pixels, image_data
 from tardigrad.tasks.module import ModuleTask, initialised
 from tardigrad.tasks.sampling import Sampling
 
@@ -19,6 +19,7 @@ def mnist_mlp(
     *,
     hidden: int = 200,
     data: str = "mnist",
+    pixels: Pixels = "standard",
     batch_size: int = 8,
     sampling: Sampling = "independent",
     workers: int | None = None,
@@ -31,12 +32,14 @@ def mnist_mlp(
 ) -> ModuleTask:
     """MNIST with the multilayer perceptron 784-200-10 (FRED's and FASGD's model).
 
-    ReLU, log-softmax and negative log-likelihood. `data` may be "fashion_mnist".
+    ReLU, log-softmax and negative log-likelihood. `data` may be "fashion_mnist". pixels="unit"
+    leaves the inputs from 0 to 1, as in the data that FRED's time used; "standard" gives them mean
+    0 and deviation 1.
     """
     at_least("hidden", hidden, 1)
     one_of("data", data, SETS)
     return ModuleTask(
-        initialised(lambda: mlp(hidden, data), seed),
+        initialised(lambda: mlp(hidden, data, pixels), seed),
         "nll",
         image_data(data, validation, train_size, data_folder),
         batch_size,
@@ -84,9 +87,9 @@ def mnist_cnn(
     )
 
 
-def mlp(hidden: int, data: str = "mnist") -> nn.Module:
+def mlp(hidden: int, data: str = "mnist", pixels: Pixels = "standard") -> nn.Module:
     return nn.Sequential(
-        Normalise(data),
+        Normalise(data, pixels),
         nn.Flatten(),
         nn.Linear(784, hidden),
         nn.ReLU(),
