@@ -18,6 +18,7 @@ from tardigrad.cli.replay import replay
 from tardigrad.cli.report import report
 from tardigrad.cli.reproduce import reproduce
 from tardigrad.cli.run import run
+from tardigrad.cli.sweep import sweep
 from tardigrad.engine import Diverged
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command(rich_help_panel="Start here")(demo)
 app.command(rich_help_panel="Experiments", no_args_is_help=True)(run)
 app.command(rich_help_panel="Experiments", no_args_is_help=True)(compare)
+app.command(rich_help_panel="Experiments", no_args_is_help=True)(sweep)
 app.command(rich_help_panel="Experiments", no_args_is_help=True)(report)
 app.command(rich_help_panel="Experiments", no_args_is_help=True)(plan)
 app.command(rich_help_panel="Clusters", no_args_is_help=True)(replay)

@@ -1,6 +1,6 @@
 """`tardigrad compare`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated
@@ -47,8 +47,6 @@ def compare(
 def compare_into(path: Path, spec: Spec, compared: Sequence[Entry], seeds: int = 1) -> None:
     """Every outcome into the folder as it comes, a line about each onto the screen."""
     check_free(path)
-    folder: RunFolder | None = None
-    done = 0
     with ExitStack() as bars:
 
         def begin(entry: Entry, seed: int, schedule: Schedule | None) -> Watcher:
@@ -56,19 +54,28 @@ def compare_into(path: Path, spec: Spec, compared: Sequence[Entry], seeds: int =
             label = f"{entry.label}, seed {seed}" if seeds > 1 else entry.label
             return bars.enter_context(closing(Watcher(label))).begin(schedule)
 
-        try:
-            for outcome in outcomes(compared, seeds, begin):
-                bars.close()
-                folder = folder or RunFolder.create(path, spec.toml(), None)
-                folder.add_outcome(outcome._asdict())
-                done += 1
-                _tell(outcome, seeds)
-        except KeyboardInterrupt:
-            bars.close()
-            complain("stopped by Ctrl-C")
-            if done:
-                tell(f"{path} holds the {done} runs that had ended: tardigrad report {path}")
-            raise typer.Exit(130) from None
+        keep(path, spec, outcomes(compared, seeds, begin), seeds, bars.close)
+
+
+def keep(
+    path: Path, spec: Spec, found: Iterable[Outcome], seeds: int, ended: Callable[[], None]
+) -> None:
+    """Make the folder with the first outcome and add the others; `ended` is called after each."""
+    folder: RunFolder | None = None
+    done = 0
+    try:
+        for outcome in found:
+            ended()
+            folder = folder or RunFolder.create(path, spec.toml(), None)
+            folder.add_outcome(outcome._asdict())
+            done += 1
+            _tell(outcome, seeds)
+    except KeyboardInterrupt:
+        ended()
+        complain("stopped by Ctrl-C")
+        if done:
+            tell(f"{path} holds the {done} runs that had ended: tardigrad report {path}")
+        raise typer.Exit(130) from None
 
 
 def _tell(outcome: Outcome, seeds: int) -> None:

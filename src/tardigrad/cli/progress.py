@@ -40,7 +40,7 @@ class Watcher:
         if self._progress is None:
             if now - self._started < PATIENCE_S:
                 return
-            self._progress = _bar()
+            self._progress = bar()
             self._progress.start()
             self._bar = self._progress.add_task(self.label, total=tick.total, facts="")
         self._shown_at = now
@@ -57,7 +57,8 @@ class Watcher:
             self._progress = None
 
 
-def _bar() -> Progress:
+def bar() -> Progress:
+    """Not started yet; its tasks have a field `facts`, shown at the end."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -25,6 +25,14 @@ def report(
 
 def show_run(path: Path, target: float | None = None) -> None:
     """Figures into the folder, the table and their names onto the screen."""
+    sweep = reports.Sweep.load(path)
+    if sweep is not None:
+        picture, values = path / "sweep.png", path / "sweep.csv"
+        reports.draw_sweep(sweep, picture)
+        reports.write_csv(sweep, values)
+        out.print(reports.sweep_table(sweep))
+        out.print(f"figure: {picture}\ntable: {values}", markup=False)
+        return
     series = reports.load(path)
     drawn = [*reports.draw(series, path, title_of(path)), *_timeline(path), *_staleness(path)]
     out.print(reports.results_table(series, target))

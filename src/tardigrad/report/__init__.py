@@ -4,16 +4,22 @@ from tardigrad.report.figures import draw
 from tardigrad.report.perfetto import write_trace
 from tardigrad.report.series import Series, load
 from tardigrad.report.staleness import draw_staleness, rank_correlation
+from tardigrad.report.sweep import Sweep, draw_sweep, sweep_table, value_text, write_csv
 from tardigrad.report.tables import results_table
 from tardigrad.report.timeline import draw_timeline
 
 __all__ = [
     "Series",
+    "Sweep",
     "draw",
     "draw_staleness",
+    "draw_sweep",
     "draw_timeline",
     "load",
     "rank_correlation",
     "results_table",
+    "sweep_table",
+    "value_text",
+    "write_csv",
     "write_trace",
 ]

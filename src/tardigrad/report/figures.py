@@ -44,8 +44,8 @@ def draw(series: Sequence[Series], folder: Path, title: str) -> list[Path]:
 
 def _curves(series: Sequence[Series], metric: str, axis: str, label: str, title: str) -> Figure:
     figure, axes = _frame(title, label, metric.replace("_", " "))
-    curves = [_curve([_line(run, axis, metric) for run in one.finished]) for one in series]
-    from_zero = _fit_x(axes, [curve.x[-1] for curve in curves if curve is not None])
+    curves = [_curve([line_of(run, axis, metric) for run in one.finished]) for one in series]
+    from_zero = fit_x(axes, [curve.x[-1] for curve in curves if curve is not None])
     entries: list[tuple[float, Line2D, str]] = []
     for number, (one, curve) in enumerate(zip(series, curves, strict=True)):
         look = _look(number)
@@ -58,7 +58,7 @@ def _curves(series: Sequence[Series], metric: str, axis: str, label: str, title:
         if len(one.finished) > 1:
             axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
         entries.append((float(y[-1]), line, f"{one.label}  {y[-1]:.3g}"))
-    _log_loss(axes)
+    log_loss(axes)
     # The legend stands in the order in which the lines end, with their last values.
     entries.sort(key=lambda entry: -entry[0])
     axes.legend(
@@ -123,7 +123,7 @@ def _frame(title: str, x: str, y: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _log_loss(axes: Axes) -> None:
+def log_loss(axes: Axes) -> None:
     """A logarithmic axis with plain numbers, where no value forbids it."""
     values = np.concatenate([np.asarray(line.get_ydata()) for line in axes.lines] or [np.ones(1)])
     if not (values > 0).all():
@@ -135,7 +135,7 @@ def _log_loss(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
 
 
-def _fit_x(axes: Axes, ends: Sequence[float]) -> bool:
+def fit_x(axes: Axes, ends: Sequence[float]) -> bool:
     """Start at 0, or go logarithmic where some lines would end in the first quarter of the axis."""
     from_zero = not ends or min(ends) >= max(ends) / 4
     if from_zero:
@@ -155,6 +155,6 @@ def _look(number: int) -> dict[str, Any]:
     }
 
 
-def _line(run: Sequence[dict[str, float]], axis: str, metric: str) -> Floats:
+def line_of(run: Sequence[dict[str, float]], axis: str, metric: str) -> Floats:
     """Two rows, x and y, over the evaluations that have the metric."""
     return np.array([(record[axis], record[metric]) for record in run if metric in record]).T

@@ -6,7 +6,7 @@ with the same task the same batches, whatever else differs between them.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -31,12 +31,13 @@ class Entry(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one entry came to with one seed."""
+    """What one entry came to with one seed; in a sweep, what its point sets."""
 
     label: str
     seed: int
     records: list[dict[str, float]]
     summary: dict[str, Any]
+    point: Mapping[str, Plain] = {}
 
 
 Begin = Callable[[Entry, int, Schedule | None], Watch | None]
@@ -46,8 +47,8 @@ Begin = Callable[[Entry, int, Schedule | None], Watch | None]
 def entries(spec: Spec, rules: str) -> list[Entry]:
     """The spec with each of the rules in text such as "sgd,fasgd:lr=0.005,dana:lr=0.01"."""
     out = []
-    for text in _split(rules, ","):
-        name, *options = _split(text, ":")
+    for text in split(rules, ","):
+        name, *options = split(text, ":")
         rule: dict[str, Plain] = {"name": name}
         rule |= {key: spec.rule[key] for key in KEPT if key in spec.rule}
         out.append(Entry(text, replace(spec, rule=changed(rule, options))))
@@ -68,21 +69,22 @@ def outcomes(
     for offset in range(seeds):
         for label, spec in compared:
             spec = replace(spec, seed=spec.seed + offset)
-            control = _key(spec, "policy", "cluster", "link", "updates", "seed", "shards")
+            control = control_of(spec)
             if control not in schedules:
                 schedules[control] = spec.make_schedule()
-            learned = _key(spec, "task", "cluster", "seed")
+            learned = learned_of(spec)
             if learned not in tasks:
                 tasks[learned] = spec.make_task()
             watch = begin(Entry(label, spec), spec.seed, schedules[control]) if begin else None
-            yield _outcome(label, spec, schedules[control], tasks[learned], watch)
+            yield outcome_of(label, spec, schedules[control], tasks[learned], watch)
         tasks.clear()
         schedules.clear()
 
 
-def _outcome(
+def outcome_of(
     label: str, spec: Spec, schedule: Schedule | None, task: Task, watch: Watch | None
 ) -> Outcome:
+    """Execute one entry; one that diverges has no records and a summary that says why."""
     assert spec.evaluate_every is not None
     started = time.perf_counter()
     execution = spec.prepare(schedule, task, spec.make_rule())
@@ -90,10 +92,20 @@ def _outcome(
         run = drive(execution, spec.evaluate_every, spec.splits, watch=watch)
     except Diverged as diverged:
         facts = schedule_facts(execution.schedule)
-        summary = {"status": "diverged", "why": str(diverged), **facts}
+        summary = {"status": "diverged", "why": str(diverged), "at": diverged.update, **facts}
         return Outcome(label, spec.seed, [], summary)
     summary = summarise(run, time.perf_counter() - started)
     return Outcome(label, spec.seed, run.history.records, summary)
+
+
+def control_of(spec: Spec) -> str:
+    """What a spec's schedule depends on: specs that agree in it share one."""
+    return _key(spec, "policy", "cluster", "link", "updates", "seed", "shards")
+
+
+def learned_of(spec: Spec) -> str:
+    """What a spec's task depends on: specs that agree in it share one."""
+    return _key(spec, "task", "cluster", "seed")
 
 
 def _key(spec: Spec, *names: str) -> str:
@@ -101,7 +113,7 @@ def _key(spec: Spec, *names: str) -> str:
     return json.dumps([data[name] for name in names], sort_keys=True)
 
 
-def _split(text: str, by: str) -> list[str]:
+def split(text: str, by: str) -> list[str]:
     """Split at `by`, but not inside brackets, which are lists and tables."""
     parts, depth = [""], 0
     for letter in text:

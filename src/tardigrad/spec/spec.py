@@ -229,20 +229,31 @@ def changed(data: Table, overrides: Iterable[str]) -> dict[str, Plain]:
             bool(equals) and all(keys),
             f"{override!r} is not a change to the spec: write key=value, such as rule.lr=0.01",
         )
-        inside = out
-        for depth, key in enumerate(keys[:-1]):
-            below = inside.setdefault(key, {})
-            if depth == 0 and key in SECTIONS and isinstance(below, str):
-                below = inside[key] = {"name": below}
-            where = ".".join(keys[: depth + 1])
-            require(
-                isinstance(below, dict),
-                f"{override!r}: {where} is {below!r} in the spec, not a table, "
-                f"so nothing can be set inside it",
-            )
-            inside = below
-        inside[keys[-1]] = _parsed(text.strip())
+        _put(out, keys, parsed(text.strip()), override)
     return out
+
+
+def with_value(data: Table, path: str, value: Plain) -> dict[str, Plain]:
+    """A copy of the data with what stands at a dotted path set to plain data."""
+    out: dict[str, Plain] = _copy(data)
+    _put(out, path.split("."), _copy(value), path)
+    return out
+
+
+def _put(data: dict[str, Plain], keys: list[str], value: Plain, said: str) -> None:
+    inside = data
+    for depth, key in enumerate(keys[:-1]):
+        below = inside.setdefault(key, {})
+        if depth == 0 and key in SECTIONS and isinstance(below, str):
+            below = inside[key] = {"name": below}
+        where = ".".join(keys[: depth + 1])
+        require(
+            isinstance(below, dict),
+            f"{said!r}: {where} is {below!r} in the spec, not a table, "
+            f"so nothing can be set inside it",
+        )
+        inside = below
+    inside[keys[-1]] = value
 
 
 def differences(one: Table, other: Table, path: str = "") -> list[str]:
@@ -257,12 +268,13 @@ def differences(one: Table, other: Table, path: str = "") -> list[str]:
     return out
 
 
-def _parsed(text: str) -> Plain:
+def parsed(text: str) -> Plain:
+    """What stands right of an =: TOML, or else a bare string."""
     try:
-        parsed = tomllib.loads(f"value = {text}")
+        read = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
-    return parsed["value"] if len(parsed) == 1 else text
+    return read["value"] if len(read) == 1 else text
 
 
 def _copy(data: Plain) -> Any:

@@ -1,0 +1,260 @@
+"""A sweep's results: one table, sorted by where points end, and one figure."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from tardigrad.folder import RunFolder, write
+from tardigrad.report.figures import COLOURS, DPI, STYLES, fit_x, line_of, log_loss
+from tardigrad.report.series import gathered, metric_of
+
+
+@dataclass(frozen=True)
+class Swept:
+    """One point: the values that make it, and what it came to."""
+
+    values: Mapping[str, Any]
+    records: Sequence[dict[str, float]]
+    summary: Mapping[str, Any]
+
+    @property
+    def diverged(self) -> bool:
+        return bool(self.summary["status"] == "diverged")
+
+    def final(self, metric: str) -> float:
+        return self.records[-1][metric]
+
+    def best(self, metric: str) -> float:
+        """Over all evaluations, the first before any update among them."""
+        column = [record[metric] for record in self.records if metric in record]
+        return max(column) if metric.endswith("accuracy") else min(column)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All points that have ended, the lowest final loss first and diverged ones last.
+
+    `loss` and `accuracy`: the metrics by which points are judged, None where they have none in
+    common.
+    """
+
+    title: str
+    points: Sequence[Swept]
+    loss: str | None
+    accuracy: str | None
+
+    @classmethod
+    def load(cls, path: Path) -> "Sweep | None":
+        """The sweep in a folder; None where it holds something else."""
+        folder = RunFolder.open(path)
+        outcomes = folder.outcomes()
+        if not outcomes or not outcomes[0].get("point"):
+            return None
+        series = gathered(outcomes)
+        loss, accuracy = metric_of(series, "loss"), metric_of(series, "accuracy")
+        found = [Swept(o["point"], o["records"], o["summary"]) for o in outcomes]
+
+        def place(point: Swept) -> tuple[float, list[str]]:
+            end = math.inf if point.diverged or not loss else point.final(loss)
+            return end, [repr(value) for value in point.values.values()]
+
+        task = folder.spec()["task"]["name"].replace("_", " ")
+        title = f"{task}: {' × '.join(outcomes[0]['point'])}"
+        return cls(title, sorted(found, key=place), loss, accuracy)
+
+    @property
+    def keys(self) -> list[str]:
+        return list(self.points[0].values)
+
+    @property
+    def metrics(self) -> list[str]:
+        return [metric for metric in (self.loss, self.accuracy) if metric]
+
+    def values(self, key: str) -> list[Any]:
+        """What a key takes, numbers in order."""
+        texts = {value_text(point.values[key]): point.values[key] for point in self.points}
+        found = list(texts.values())
+        return sorted(found) if all(map(_numeric, found)) else [texts[t] for t in sorted(texts)]
+
+
+def value_text(value: Any) -> str:
+    """A swept value as a reader would write it; a table by its name where it has nothing else."""
+    if isinstance(value, dict) and list(value) == ["name"]:
+        return str(value["name"])
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def sweep_table(sweep: Sweep) -> Table:
+    """A line per point: its values, where it ended and the best it has been."""
+    split = (sweep.loss or "").partition("_")[0]
+    judged = "mean over the last batches" if split == "batch" else f"{split} set"
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=f"{judged}, lowest final loss first",
+        title_justify="left",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for key in sweep.keys:
+        table.add_column(escape(key), overflow="fold", justify="right")
+    for metric in sweep.metrics:
+        name = metric.rpartition("_")[2]
+        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(f"best {name}", justify="right", no_wrap=True)
+    for point in sweep.points:
+        cells = [escape(value_text(point.values[key])) for key in sweep.keys]
+        if point.diverged:
+            table.add_row(*cells, f"diverged at update {point.summary['at']:,}")
+            continue
+        for metric in sweep.metrics:
+            form = "{:.2%}" if metric.endswith("accuracy") else "{:.4g}"
+            cells += [form.format(point.final(metric)), form.format(point.best(metric))]
+        table.add_row(*cells)
+    return table
+
+
+def write_csv(sweep: Sweep, path: Path) -> None:
+    """The table with every digit, and what each schedule was like."""
+    facts = ("updates", "time_s", "mean_delay", "wall_s")
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    named = [f"{which}_{metric}" for metric in sweep.metrics for which in ("final", "best")]
+    out.writerow([*sweep.keys, "status", "diverged_at", *named, *facts])
+    for point in sweep.points:
+        results: list[Any] = [""] * len(named)
+        if not point.diverged:
+            results = [f(metric) for metric in sweep.metrics for f in (point.final, point.best)]
+        keys = [value_text(point.values[key]) for key in sweep.keys]
+        summary = point.summary
+        ended = [summary["status"], summary.get("at", "")]
+        out.writerow([*keys, *ended, *results, *(summary.get(fact, "") for fact in facts)])
+    write(path, text.getvalue())
+
+
+def draw_sweep(sweep: Sweep, path: Path) -> None:
+    """Every point's curve, coloured by the first axis, seeds aside; beside them, where there is an
+    axis of numbers, the loss at the end against it."""
+    axes_kept = [key for key in sweep.keys if len(sweep.values(key)) > 1 and key != "seed"]
+    first = (axes_kept or sweep.keys)[0]
+    numeric = [key for key in axes_kept if all(map(_numeric, sweep.values(key)))]
+    against = numeric[0] if numeric and sweep.loss else None
+    panels = 2 if against else 1
+    figure = Figure(figsize=(6.2 * panels, 4.8), layout="constrained")
+    looks = _looks(sweep.values(first))
+    figure.suptitle(sweep.title, x=0.01, ha="left", fontsize=11)
+    panel = figure.add_subplot(1, panels, 1)
+    _curves(panel, sweep, first, looks)
+    if against:
+        beside = figure.add_subplot(1, panels, 2)
+        _ends(beside, sweep, first, against, looks)
+    for each in figure.axes:
+        each.grid(alpha=0.25)
+        each.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=DPI)
+
+
+def _curves(axes: Axes, sweep: Sweep, first: str, looks: Mapping[str, dict[str, Any]]) -> None:
+    metric = sweep.loss
+    finished = [point for point in sweep.points if not point.diverged]
+    axes.set_xlabel("updates")
+    axes.set_ylabel((metric or "loss").replace("_", " "))
+    lines = [line_of(p.records, "update", metric) for p in finished] if metric else []
+    from_zero = fit_x(axes, [float(xy[0, -1]) for xy in lines])
+    for point, (x, y) in zip(finished, lines, strict=bool(metric)):
+        shown = slice(None) if from_zero else x > 0
+        look = looks[value_text(point.values[first])]
+        axes.plot(x[shown], y[shown], linewidth=1.4, alpha=0.85, **look)
+    log_loss(axes)
+    entries = {}
+    for text, look in looks.items():
+        mine = [point for point in sweep.points if value_text(point.values[first]) == text]
+        lost = sum(point.diverged for point in mine)
+        some = "diverged" if lost == len(mine) else f"{lost} of {len(mine)} diverged"
+        entries[f"{text} ({some})" if lost else text] = Line2D([], [], **look)
+    axes.legend(entries.values(), entries.keys(), frameon=False, title=first, fontsize=9)
+
+
+def _ends(
+    axes: Axes, sweep: Sweep, first: str, against: str, looks: Mapping[str, dict[str, Any]]
+) -> None:
+    """Dots are points; lines go through the means over seeds."""
+    assert sweep.loss
+    others = [key for key in sweep.keys if key not in (against, "seed")]
+    numbers = sweep.values(against)
+    families: dict[str, list[Swept]] = {}
+    for point in sweep.points:
+        name = ", ".join(f"{key}={value_text(point.values[key])}" for key in others)
+        families.setdefault(name, []).append(point)
+    lost = []
+    for number, (name, members) in enumerate(sorted(families.items())):
+        grey = {"color": "#777777", "linestyle": STYLES[number % len(STYLES)]}
+        look = grey if first == against else looks[value_text(members[0].values[first])]
+        means = []
+        for value in numbers:
+            here = [p for p in members if p.values[against] == value]
+            ends = [p.final(sweep.loss) for p in here if not p.diverged]
+            lost += [value] if len(ends) < len(here) else []
+            if ends:
+                means.append((value, float(np.mean(ends))))
+            for end in ends:
+                colour = looks[value_text(value)]["color"] if first == against else look["color"]
+                axes.plot([value], [end], "o", color=colour, markersize=5)
+        if means:
+            axes.plot(*zip(*means, strict=True), linewidth=1.2, zorder=1, label=name, **look)
+    axes.set_xlabel(against)
+    axes.set_ylabel(f"final {sweep.loss.replace('_', ' ')}")
+    log_loss(axes)
+    places = np.asarray(numbers, dtype=np.float64)
+    if places[0] > 0 and places[-1] > 5 * places[0]:
+        axes.set_xscale("log")
+        places = np.log(places)
+    if np.diff(places).min() > 0.08 * (places[-1] - places[0]):  # room for a label at each
+        axes.xaxis.set_major_locator(FixedLocator(numbers))
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for value in sorted(set(lost)):
+        axes.axvline(value, color="#bbbbbb", linestyle=":", linewidth=1)
+        axes.annotate(
+            "diverged",
+            (value, 1.0),
+            xycoords=("data", "axes fraction"),
+            rotation=90,
+            ha="right",
+            va="top",
+            fontsize=9,
+            color="#555555",
+        )
+    if len(families) > 1 and others != [first]:  # else the curves' legend says it
+        axes.legend(frameon=False, fontsize=9)
+
+
+def _looks(values: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """A colour and a line style per value; many numbers run through a colour scale."""
+    scale = matplotlib.colormaps["viridis"]
+    many = len(values) > len(COLOURS)
+    return {
+        value_text(value): {
+            "color": scale(n / (len(values) - 1)) if many else COLOURS[n],
+            "linestyle": STYLES[n % len(STYLES)],
+        }
+        for n, value in enumerate(values)
+    }
+
+
+def _numeric(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
