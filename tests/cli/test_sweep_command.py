@@ -18,6 +18,7 @@ from conftest import Cli
 from PIL import Image
 
 import tardigrad
+from tardigrad.report.sweep import Sweep, _ceiling
 from tardigrad.spec import Spec, points, read_toml, run, sweep
 
 BOWL = """
@@ -238,3 +239,14 @@ def test_ctrl_c_keeps_what_had_ended_and_ends_every_process(bowl: Path) -> None:
     finally:
         started.kill()
         started.wait()
+
+
+def test_a_point_that_runs_away_does_not_flatten_the_figure(cli: Cli, bowl: Path) -> None:
+    assert cli("sweep", "bowl.toml", "rule.lr=[0.1,0.2,9.0]", "--jobs", "1").code == 0
+    loaded = Sweep.load(Path("runs/bowl-sweep"))
+    assert loaded is not None
+    assert loaded.loss == "validation_loss"
+    first = [point.records[0][loaded.loss] for point in loaded.points]
+    assert [point.diverged for point in loaded.points] == [False, False, False]
+    assert loaded.points[-1].final(loaded.loss) > 1e6 * max(first)
+    assert _ceiling(loaded) == 10 * max(first)

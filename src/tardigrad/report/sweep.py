@@ -180,27 +180,27 @@ def _curves(axes: Axes, sweep: Sweep, first: str, looks: Mapping[str, dict[str, 
         look = looks[value_text(point.values[first])]
         axes.plot(x[shown], y[shown], linewidth=1.4, alpha=0.85, **look)
     log_loss(axes)
+    _cut(axes, _ceiling(sweep))
     entries = {}
     for text, look in looks.items():
         mine = [point for point in sweep.points if value_text(point.values[first]) == text]
-        lost = sum(point.diverged for point in mine)
-        some = "diverged" if lost == len(mine) else f"{lost} of {len(mine)} diverged"
-        entries[f"{text} ({some})" if lost else text] = Line2D([], [], **look)
+        said = _diverged(mine)
+        entries[f"{text} ({said})" if said else text] = Line2D([], [], **look)
     axes.legend(entries.values(), entries.keys(), frameon=False, title=first, fontsize=9)
 
 
 def _ends(
     axes: Axes, sweep: Sweep, first: str, against: str, looks: Mapping[str, dict[str, Any]]
 ) -> None:
-    """Dots are points; lines go through the means over seeds."""
+    """Dots are points, triangles those beyond the frame; lines go through means over seeds."""
     assert sweep.loss
+    ceiling = _ceiling(sweep)
     others = [key for key in sweep.keys if key not in (against, "seed")]
     numbers = sweep.values(against)
     families: dict[str, list[Swept]] = {}
     for point in sweep.points:
         name = ", ".join(f"{key}={value_text(point.values[key])}" for key in others)
         families.setdefault(name, []).append(point)
-    lost = []
     for number, (name, members) in enumerate(sorted(families.items())):
         grey = {"color": "#777777", "linestyle": STYLES[number % len(STYLES)]}
         look = grey if first == against else looks[value_text(members[0].values[first])]
@@ -208,17 +208,19 @@ def _ends(
         for value in numbers:
             here = [p for p in members if p.values[against] == value]
             ends = [p.final(sweep.loss) for p in here if not p.diverged]
-            lost += [value] if len(ends) < len(here) else []
             if ends:
                 means.append((value, float(np.mean(ends))))
             for end in ends:
                 colour = looks[value_text(value)]["color"] if first == against else look["color"]
-                axes.plot([value], [end], "o", color=colour, markersize=5)
+                beyond = end > ceiling
+                mark: dict[str, Any] = {"marker": "^" if beyond else "o", "clip_on": not beyond}
+                axes.plot([value], [min(end, ceiling)], color=colour, markersize=5, **mark)
         if means:
             axes.plot(*zip(*means, strict=True), linewidth=1.2, zorder=1, label=name, **look)
     axes.set_xlabel(against)
     axes.set_ylabel(f"final {sweep.loss.replace('_', ' ')}")
     log_loss(axes)
+    _cut(axes, ceiling)
     places = np.asarray(numbers, dtype=np.float64)
     if places[0] > 0 and places[-1] > 5 * places[0]:
         axes.set_xscale("log")
@@ -227,10 +229,13 @@ def _ends(
         axes.xaxis.set_major_locator(FixedLocator(numbers))
         axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    for value in sorted(set(lost)):
+    for value in numbers:
+        said = _diverged([p for p in sweep.points if p.values[against] == value])
+        if not said:
+            continue
         axes.axvline(value, color="#bbbbbb", linestyle=":", linewidth=1)
         axes.annotate(
-            "diverged",
+            said,
             (value, 1.0),
             xycoords=("data", "axes fraction"),
             rotation=90,
@@ -241,6 +246,30 @@ def _ends(
         )
     if len(families) > 1 and others != [first]:  # else the curves' legend says it
         axes.legend(frameon=False, fontsize=9)
+
+
+def _ceiling(sweep: Sweep) -> float:
+    """Where figures end: points that run away, though not to infinity, would flatten the rest."""
+    finished = [p.records for p in sweep.points if not p.diverged]
+    if not sweep.loss or not finished:
+        return math.inf
+    starts = [next(r[sweep.loss] for r in records if sweep.loss in r) for records in finished]
+    ends = [records[-1][sweep.loss] for records in finished]
+    return max(10 * max(starts), 10 * min(ends)) if min(starts + ends) > 0 else math.inf
+
+
+def _cut(axes: Axes, ceiling: float) -> None:
+    if axes.get_ylim()[1] > ceiling:
+        lowest = min(float(np.min(each.get_ydata())) for each in axes.lines)
+        axes.set_ylim(0.7 * lowest, ceiling)
+
+
+def _diverged(points: Sequence[Swept]) -> str:
+    """How many of them have; nothing where none has."""
+    lost = sum(point.diverged for point in points)
+    if not lost:
+        return ""
+    return "diverged" if lost == len(points) else f"{lost} of {len(points)} diverged"
 
 
 def _looks(values: Sequence[Any]) -> dict[str, dict[str, Any]]:
