@@ -16,6 +16,7 @@ from tardigrad.runtime.control import Refused
 from tardigrad.runtime.cut import cut_file
 from tardigrad.runtime.faults import Fuse
 from tardigrad.runtime.log import Log, mend_log, read_log
+from tardigrad.runtime.memory import keep_freed_memory
 from tardigrad.runtime.messages import Applied, Decided, Event, Push, Released, Ticket, Timed
 from tardigrad.runtime.server import Server, Snapshot
 from tardigrad.runtime.setup import Clock, Life, Place, Setup
@@ -63,6 +64,7 @@ class ShardHost:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._open = False
+        keep_freed_memory()
 
     def prepare(
         self, setup: Setup, shard: int, incarnation: int, saved: Saved | None = None

@@ -21,6 +21,7 @@ from tardigrad.engine import Diverged
 from tardigrad.policies import Request, SetTimer, Start
 from tardigrad.policies.machine import WorkerCommand
 from tardigrad.runtime.faults import Fuse
+from tardigrad.runtime.memory import keep_freed_memory
 from tardigrad.runtime.messages import NO_ROW, Push, Released, Ticket
 from tardigrad.runtime.setup import Clock, Life, Place, Setup
 from tardigrad.runtime.timers import Timers
@@ -75,6 +76,9 @@ class Worker:
 
     _tray: Tray
     _timers: Timers
+
+    def __init__(self) -> None:
+        keep_freed_memory()
 
     def prepare(self, setup: Setup, worker: int, incarnation: int) -> Place:
         """Become worker number `worker` of a run; the answer is where this process is."""

@@ -1,0 +1,21 @@
+"""What the C library does with memory that was freed."""
+
+import ctypes
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+NEVER = 2**31 - 1
+
+
+def keep_freed_memory() -> None:
+    """Make this process use freed memory again instead of giving it back to the system.
+
+    Every update makes a new vector and frees an old one. By default glibc maps large ones afresh
+    each time, and the page faults cost several times what the update itself does (10M parameters:
+    24 ms against 5). Where the C library is another one, nothing changes.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    mallopt(M_MMAP_MAX, 0)
+    mallopt(M_TRIM_THRESHOLD, NEVER)
