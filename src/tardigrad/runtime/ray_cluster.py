@@ -47,6 +47,7 @@ def local(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator
     """A Ray of our own: on loopback only, with a token that only its own processes know."""
     with _environment():
         ray.init(
+            address="local",  # not the one that someone may have started on this machine
             num_cpus=actors,
             include_dashboard=False,
             object_store_memory=object_store_bytes,
