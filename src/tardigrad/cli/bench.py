@@ -22,6 +22,9 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="A shorter form, for those that have one.")
     ] = False,
+    mnist: Annotated[
+        bool, typer.Option("--mnist", help="ray: time to a target loss, with a slow worker.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Measure a part of tardigrad beside what it should beat, in one run."""
@@ -31,7 +34,7 @@ def bench(
             out.print(f"{known:<12} {words}", markup=False, soft_wrap=True)
         return
     one_of("name", name, BENCHMARKS)
-    options = {"device": device, "quick": quick or None}
+    options = {"device": device, "quick": quick or None, "mnist": mnist or None}
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         require(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tardigrad.runtime.ray_cluster import connected, local
     from tardigrad.runtime.replaying import Replayed, replay
     from tardigrad.runtime.round_trips import WAYS, rates
+    from tardigrad.runtime.to_target import seconds_of_ddp, seconds_of_train
     from tardigrad.runtime.training import read_record, train
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "rates",
     "read_record",
     "replay",
+    "seconds_of_ddp",
+    "seconds_of_train",
     "train",
 ]
 
@@ -43,6 +46,8 @@ _HOMES = {
     "rates": "round_trips",
     "read_record": "training",
     "replay": "replaying",
+    "seconds_of_ddp": "to_target",
+    "seconds_of_train": "to_target",
     "train": "training",
 }
 
