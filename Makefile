@@ -15,6 +15,9 @@ help:
 demo: $(READY)
 	$(BIN)/tardigrad demo
 
+# One thread each: tests start processes of their own, and threads that wait for a core spin.
+test stress: export OMP_NUM_THREADS = 1
+
 test: lint
 	$(BIN)/python -m pytest -m "not stress"
 
