@@ -6,6 +6,7 @@ window in one kernel that writes the next batch's views, and counts itself on. T
 for the next replay.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -176,7 +177,8 @@ class CudaGraphs:
             saved = {name: t.clone() for name, t in self._mutable().items()}
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
+            with torch.cuda.stream(stream), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's compiler warns of itself
                 for _ in range(2):  # compile and choose kernels outside the capture
                     self._counter.zero_()
                     self._capture(count, parity, whole)

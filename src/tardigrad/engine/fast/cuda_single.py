@@ -151,7 +151,9 @@ class CudaSingle:
         self.history.loss += losses.tolist()
 
     def run(self) -> Run:
-        return Run(self.params, self.history, self.schedule, self.buffers, self.average)
+        # Copied, because replays go on writing into the graph's own.
+        buffers = tuple(buffer.clone() for buffer in self.buffers)
+        return Run(self.params, self.history, self.schedule, buffers, self.average)
 
     def tensors(self) -> dict[str, Tensor]:
         return {
