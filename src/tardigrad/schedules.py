@@ -95,51 +95,42 @@ class Step(LearningRate):
 
 
 @dataclass(frozen=True)
-class Linear(LearningRate):
+class _Anneal(LearningRate):
+    """From η to `final` over `over`, then `final`: what the ways of getting there share."""
+
+    lr: float
+    over: float
+    final: float = 0.0
+    by: Unit = "updates"
+
+    def __post_init__(self) -> None:
+        positive("lr", self.lr)
+        positive("over", self.over)
+        not_negative("final", self.final)
+        one_of("by", self.by, UNITS)
+
+    def _share(self, progress: Progress) -> float:
+        """How much of the way is done."""
+        return min(1.0, progress.measure(self.by) / self.over)
+
+    @property
+    def max(self) -> float:
+        return max(self.lr, self.final)
+
+
+class Linear(_Anneal):
     """From η to `final` in a straight line over `over`, then `final`."""
 
-    lr: float
-    over: float
-    final: float = 0.0
-    by: Unit = "updates"
-
-    def __post_init__(self) -> None:
-        positive("lr", self.lr)
-        positive("over", self.over)
-        not_negative("final", self.final)
-        one_of("by", self.by, UNITS)
-
     def at(self, progress: Progress) -> float:
-        share = min(1.0, progress.measure(self.by) / self.over)
-        return self.lr + (self.final - self.lr) * share
-
-    @property
-    def max(self) -> float:
-        return max(self.lr, self.final)
+        return self.lr + (self.final - self.lr) * self._share(progress)
 
 
-@dataclass(frozen=True)
-class Cosine(LearningRate):
+class Cosine(_Anneal):
     """From η to `final` along half a cosine over `over`, then `final`."""
 
-    lr: float
-    over: float
-    final: float = 0.0
-    by: Unit = "updates"
-
-    def __post_init__(self) -> None:
-        positive("lr", self.lr)
-        positive("over", self.over)
-        not_negative("final", self.final)
-        one_of("by", self.by, UNITS)
-
     def at(self, progress: Progress) -> float:
-        share = min(1.0, progress.measure(self.by) / self.over)
-        return self.final + (self.lr - self.final) * 0.5 * (1.0 + math.cos(math.pi * share))
-
-    @property
-    def max(self) -> float:
-        return max(self.lr, self.final)
+        half = 0.5 * (1.0 + math.cos(math.pi * self._share(progress)))
+        return self.final + (self.lr - self.final) * half
 
 
 @dataclass(frozen=True)
