@@ -87,6 +87,7 @@ def draw_splits(
             markersize=4,
             label=f"policy simulated: best {chosen.workers} + {chosen.backups}",
         )
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _label(axes, "workers waited for (the others are backups)", "total time ÷ the least")
     axes.legend(frameon=False, loc="best")
 
@@ -104,7 +105,7 @@ def draw_speedups(axes: Axes, series: dict[str, Sequence[Speedup]]) -> None:
             capsize=2,
             label=label or None,
         )
-    axes.set_xscale("log")
+    axes.set_xscale("log", base=2)  # a tick at every doubling, so that few workers have some too
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     _label(axes, "workers", "gradients per second, async ÷ sync")
