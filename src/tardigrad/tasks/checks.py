@@ -4,8 +4,3 @@
 def at_least(field: str, value: float, low: float) -> None:
     if not value >= low:
         raise ValueError(f"{field} must be at least {low}, got {value}")
-
-
-def one_of(field: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{field} must be one of {', '.join(map(repr, allowed))}, got {value!r}")

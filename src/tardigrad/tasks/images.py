@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from tardigrad.checks import one_of
 from tardigrad.tasks import data as data_sets
-from tardigrad.tasks.checks import one_of
 from tardigrad.tasks.split import Data, Split
 
 Pixels = Literal["standard", "unit"]

@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tardigrad.checks import one_of
 from tardigrad.tasks.augment import Augment
-from tardigrad.tasks.checks import at_least, one_of
+from tardigrad.tasks.checks import at_least
 from tardigrad.tasks.images import Normalise, Pixels, image_data
 from tardigrad.tasks.module import ModuleTask, initialised
 from tardigrad.tasks.sampling import Sampling

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tardigrad.checks import one_of
 from tardigrad.tasks import data as data_sets
-from tardigrad.tasks.checks import at_least, one_of
+from tardigrad.tasks.checks import at_least
 from tardigrad.tasks.losses import token_cross_entropy
 from tardigrad.tasks.module import ModuleTask, Precision, initialised
 from tardigrad.tasks.sampling import Sampling
