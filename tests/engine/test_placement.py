@@ -6,7 +6,7 @@ import torch
 
 import tardigrad as tg
 from tardigrad.engine.fast.lookahead import look_ahead
-from tardigrad.engine.fast.tables import Placement, fits_stages, scalar_table
+from tardigrad.engine.fast.tables import Placement, comes_twice, fits_stages, scalar_table
 from tardigrad.engine.kernels import CppKernel, trace
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
@@ -88,3 +88,10 @@ def test_the_pool_is_no_larger_than_the_workers() -> None:
     place = Placement(schedule, look_ahead(schedule))
     assert place.size <= 2 * place.stage + 32
     assert np.unique(place.rows[:, 2]).max() < 32
+
+
+def test_a_worker_that_comes_twice_in_a_window_is_found() -> None:
+    once = tg.schedule(tg.Async(), tg.Gamma(workers=6), updates=200)
+    twice = tg.schedule(tg.Async(wait=False), tg.Gamma(workers=6), updates=200)
+    assert comes_twice(once, look_ahead(once)) is None
+    assert "twice in one window" in str(comes_twice(twice, look_ahead(twice)))

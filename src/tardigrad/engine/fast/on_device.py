@@ -13,7 +13,7 @@ from tardigrad.engine.fast.gradients import NotBatchable, check_batchable
 from tardigrad.engine.fast.lookahead import look_ahead
 from tardigrad.engine.fast.memory import check_fits
 from tardigrad.engine.fast.suited import Unsuited, check_pure, check_suited
-from tardigrad.engine.fast.tables import Placement, fits_stages
+from tardigrad.engine.fast.tables import Placement, comes_twice, fits_stages
 from tardigrad.engine.kernels import NotElementwise, trace
 from tardigrad.engine.run import History, Run, Say
 from tardigrad.layout import Sharding
@@ -128,6 +128,8 @@ def build_on_device(
     check_pure(rule, theta.dtype)
     check_suited(schedule, rule, theta, sharding, measures)
     why = fits_stages(schedule)
+    if why is None and named(rule.start_own(theta, sharding.layouts[0]), ""):
+        why = comes_twice(schedule, look_ahead(schedule))
     if measures:
         why = f"{measures[0]} is measured between updates, and graphs make many at once"
     if why:

@@ -1,5 +1,7 @@
 """What a run's updates need beside tensors, as tables made once from the schedule."""
 
+import itertools
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -108,4 +110,16 @@ def fits_stages(schedule: Schedule) -> str | None:
         return "several gradients read one version"
     if len(schedule.member_after) or len(schedule.drop_row):
         return "workers came and went, or gradients were dropped"
+    return None
+
+
+def comes_twice(schedule: Schedule, batches: Batches) -> str | None:
+    """None where no window applies two gradients of one worker, else why that matters.
+
+    The GPU's kernel reads a worker's own rows ahead of their use.
+    """
+    workers = schedule.worker[schedule.group_rows]
+    for begin, end in itertools.pairwise(batches.window.tolist()):
+        if len(np.unique(workers[begin:end])) < end - begin:
+            return "a worker comes twice in one window, and the rule keeps numbers per worker"
     return None
