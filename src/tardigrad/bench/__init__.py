@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 
+from tardigrad.bench.growth import bench_growth
+from tardigrad.bench.models import bench_models
 from tardigrad.bench.ray import bench_ray
+from tardigrad.bench.rules import bench_rules
 from tardigrad.bench.schedule import bench_schedule
 from tardigrad.bench.simulation import bench_simulation
 from tardigrad.findings import Findings
@@ -10,6 +13,9 @@ from tardigrad.findings import Findings
 BENCHMARKS: dict[str, Callable[..., Findings]] = {
     "schedule": bench_schedule,
     "simulation": bench_simulation,
+    "rules": bench_rules,
+    "growth": bench_growth,
+    "models": bench_models,
     "ray": bench_ray,
 }
 """By name; the docstring's first line says what is measured. What runs tensors on a device of

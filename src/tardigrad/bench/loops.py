@@ -1,19 +1,24 @@
-"""What the engines are measured against: loops as one would write them."""
+"""The engines as loops, what they are measured against, and slices of each in turn."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tardigrad.engine.choose import Engine, choose
+from tardigrad.engine.run import Say
+from tardigrad.layout import Sharding
+from tardigrad.rules import Rule
+from tardigrad.schedule import Schedule
 from tardigrad.tasks import Data, ModuleTask, Split
 from tardigrad.tasks.mnist import mlp
 from tardigrad.tasks.module import initialised
 
 IMAGES = 50_000
-Loop = Callable[[int], None]
-"""Makes so many updates."""
+Loop = Callable[[int], int | None]
+"""Makes so many updates; tells how many where it made a few more."""
 
 
 def perceptron(batch_size: int, device: str, dtype: str = "float32") -> ModuleTask:
@@ -82,6 +87,51 @@ class NaiveLoop:
             spread = (self.squares[i] - self.means[i] ** 2).clamp(min=0).add(1e-4).sqrt()
             self.deviations[i].mul_(0.9).add_(spread, alpha=0.1)
             self.server[i].sub_(0.005 * grad / (self.deviations[i] * staleness))
+
+
+def engine_loop(
+    made: Schedule, task: ModuleTask, rule: Rule, engine: Engine, say: Say = lambda line: None
+) -> Loop:
+    """So many updates more of the schedule, by that engine.
+
+    The fast engine on the CPU goes on to the end of its batch, less than `MOST` updates more, so
+    that no slice applies gradients which another has computed.
+    """
+    execution = choose(engine, made, task, rule, Sharding.divide(task.layout), say)
+
+    def run(updates: int) -> int:
+        before = execution.updates
+        until = before + updates
+        while execution.updates < until:
+            execution.advance_to(made.updates if task.device.type == "cpu" else until)
+        return execution.updates - before
+
+    return run
+
+
+def in_turn(
+    loops: Mapping[str, Loop], updates: Mapping[str, int], repeats: int, device: str
+) -> dict[str, list[float]]:
+    """Seconds per update of each loop, slice after slice in turn; a first round does not count."""
+    took: dict[str, list[float]] = {name: [] for name in loops}
+    for _ in range(repeats + 1):
+        for name, loop in loops.items():
+            took[name].append(per_update(loop, updates[name], device))
+    return {name: slices[1:] for name, slices in took.items()}
+
+
+def per_update(loop: Loop, updates: int, device: str) -> float:
+    """Seconds."""
+    made: list[int | None] = []
+    seconds = timed(lambda: made.append(loop(updates)), device)
+    return seconds / (made[0] or updates)
+
+
+def machine(device: str) -> str:
+    """What is measured on, in words."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"{torch.get_num_threads()} CPU threads"
 
 
 def copy_bandwidth(device: str) -> float:

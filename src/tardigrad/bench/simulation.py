@@ -4,16 +4,22 @@ import math
 import statistics
 from collections.abc import Sequence
 
-import torch
-
-from tardigrad.bench.loops import Loop, NaiveLoop, copy_bandwidth, perceptron, plain_loop, timed
+from tardigrad.bench.loops import (
+    Loop,
+    NaiveLoop,
+    copy_bandwidth,
+    engine_loop,
+    in_turn,
+    machine,
+    perceptron,
+    plain_loop,
+    timed,
+)
 from tardigrad.clusters import Cluster, Dispatcher, Gamma
-from tardigrad.engine.choose import Engine, choose
 from tardigrad.findings import Findings
-from tardigrad.layout import Sharding
 from tardigrad.policies import Async
-from tardigrad.rules import Rule, fasgd
-from tardigrad.schedule import Schedule, schedule
+from tardigrad.rules import fasgd
+from tardigrad.schedule import schedule
 from tardigrad.tasks import ModuleTask
 
 Workload = tuple[int, int, str]
@@ -59,7 +65,7 @@ def bench_simulation(
             )
         )
     return Findings(
-        title=f"Updates per second on {_machine(device)}, median of {repeats} slices",
+        title=f"Updates per second on {machine(device)}, median of {repeats} slices",
         columns=(
             "workload",
             *LOOPS,
@@ -100,29 +106,8 @@ def _rates(
         updates[name] = max(20, int(slice_s * 50 / timed(lambda loop=loop: loop(50), device)))  # type: ignore[misc]
     updates["fast"] = int(slice_s * speed)
     updates["exact"] = min(updates["exact"], 19_000 // (repeats + 1))
-    took: dict[str, list[float]] = {name: [] for name in loops}
-    for _ in range(repeats):
-        for name, loop in loops.items():
-            took[name].append(timed(lambda loop=loop, name=name: loop(updates[name]), device))  # type: ignore[misc]
-    return {name: updates[name] / statistics.median(took[name]) for name in loops}
-
-
-def engine_loop(made: Schedule, task: ModuleTask, rule: Rule, engine: Engine) -> Loop:
-    """So many updates more, by that engine."""
-    execution = choose(engine, made, task, rule, Sharding.divide(task.layout), lambda line: None)
-
-    def run(updates: int) -> None:
-        until = execution.updates + updates
-        while execution.updates < until:
-            execution.advance_to(until)
-
-    return run
-
-
-def _machine(device: str) -> str:
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    return f"{torch.get_num_threads()} CPU threads"
+    took = in_turn(loops, updates, repeats, device)
+    return {name: 1 / statistics.median(took[name]) for name in loops}
 
 
 def _mean(values: Sequence[float]) -> float:

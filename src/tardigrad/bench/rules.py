@@ -1,0 +1,76 @@
+"""What each rule costs on top of asynchronous SGD."""
+
+import statistics
+from collections.abc import Mapping
+
+from tardigrad.bench.loops import engine_loop, in_turn, machine, perceptron
+from tardigrad.clusters import Gamma
+from tardigrad.engine.fast.build import MOST
+from tardigrad.findings import Findings
+from tardigrad.policies import Async
+from tardigrad.rules import RULES, Rule, delay_compensated, gap_aware
+from tardigrad.schedule import schedule
+
+BASE = "sgd"
+CATALOGUE: Mapping[str, Rule] = {
+    **{
+        name: make(lr=0.001, **({"rate": 0.1} if name == "exponential_penalty" else {}))
+        for name, make in RULES.items()
+    },
+    "delay_compensated, adaptive": delay_compensated(lr=0.001, adaptive=True),
+    "gap_aware, per layer": gap_aware(lr=0.001, per="layer"),
+    "gap_aware, global": gap_aware(lr=0.001, per="global"),
+}
+QUICK = (BASE, "fasgd", "gap_aware", "dana_ga", "gap_aware, per layer")
+UPDATES = {"cpu": 500, "cuda": 20_000}
+"""In a slice of the fast engine, some tens of milliseconds."""
+BY_ITSELF = 50
+"""In a slice of the exact engine, which does what the fast one cannot."""
+
+
+def bench_rules(
+    device: str = "cpu",
+    quick: bool = False,
+    workers: int = 32,
+    batch_size: int = 8,
+    repeats: int = 9,
+    updates: int | None = None,
+    rules: Mapping[str, Rule] = CATALOGUE,
+) -> Findings:
+    """Every rule on MNIST's perceptron with 32 workers: microseconds per update, over ASGD's.
+
+    ASGD is `sgd`: no momentum, no correction. The fast engine, gamma times, batches of 8. Rules
+    take turns, slice by slice; the ratio is the median over the rounds, each against the base of
+    its own round. quick: five of the rules.
+    """
+    if quick:
+        rules = {name: rules[name] for name in QUICK}
+    updates = updates or UPDATES[device]
+    task = perceptron(batch_size, device)
+    made = schedule(Async(), Gamma(workers=workers), (repeats + 1) * (updates + MOST))
+    loops, slices, how = {}, {}, {}
+    for name, rule in rules.items():
+        lines: list[str] = []
+        loops[name] = engine_loop(made, task, rule, "fast", lines.append)
+        by_itself = any(line.startswith("engine: exact") for line in lines)
+        slices[name] = min(updates, BY_ITSELF) if by_itself else updates
+        how[name] = "; ".join(line for line in lines if line != "engine: fast") or "in windows"
+    took = in_turn(loops, slices, repeats, device)
+    rows = tuple(
+        (
+            name,
+            1e6 * statistics.median(took[name]),
+            statistics.median(a / b for a, b in zip(took[name], took[BASE], strict=True)),
+            how[name],
+        )
+        for name in rules
+    )
+    return Findings(
+        title=f"{workers} workers, batches of {batch_size}, on {machine(device)}, median of "
+        f"{repeats} slices",
+        columns=("rule", "µs per update", f"÷ {BASE}", "updates are applied"),
+        rows=rows,
+        notes=(
+            "in windows: many consecutive updates in one kernel, written from the rule's own code",
+        ),
+    )
