@@ -28,8 +28,9 @@ def test_every_rule_in_a_closed_loop(name: str, batch_norm: bool) -> None:
     assert lines[-1] == "engine: fast"
     assert (fast.params - exact.params).abs().max() <= 1e-9 * exact.params.abs().max()
     np.testing.assert_allclose(fast.history.loss, exact.history.loss, rtol=1e-9)
+    # By the largest, as parameters are: a mean near 0 is no more exact than those it is made from.
     for ours, theirs in zip(fast.buffers, exact.buffers, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+        assert (ours - theirs).abs().max() <= 1e-9 * theirs.abs().max()
     for one, other in zip(fast.history.records, exact.history.records, strict=True):
         assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-9)
 

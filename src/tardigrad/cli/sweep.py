@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tardigrad.cli.compare import keep
-from tardigrad.cli.console import err, out
+from tardigrad.cli.console import err, out, tell
 from tardigrad.cli.progress import bar
 from tardigrad.cli.report import show_run
 from tardigrad.folder import check_free
@@ -33,8 +33,9 @@ def sweep(
 ) -> None:
     """Run an experiment at every combination of values: one table, one figure.
 
-    Points that differ in task or rule alone meet the same schedule of late gradients. Each is
-    executed with one thread, in a process of its own where there is more than one core.
+    Points that differ in task or rule alone meet the same schedule of late gradients. On the CPU
+    each is executed with one thread, in a process of its own where there is more than one core. On
+    a GPU, points that differ in rule and task.seed alone are stacked and executed as one run.
     """
     swept = points(read_toml(file), axes)
     folder = to or Path("runs") / f"{file.stem}-sweep"
@@ -42,7 +43,7 @@ def sweep(
     seeds = len({point.spec.seed for point in swept})
     progress = bar()
     progress.disable = not err.is_terminal
-    with closing(sweep_points(swept, jobs)) as found, progress:
+    with closing(sweep_points(swept, jobs, tell)) as found, progress:
         points_bar = progress.add_task(f"{file.stem}: points", total=len(swept), facts="")
         keep(folder, swept[0].spec, found, seeds, lambda: progress.advance(points_bar))
     show_run(folder)

@@ -114,12 +114,12 @@ def drive(
     while True:
         updates, last = execution.updates, execution.finished
         if evaluate_every and (last or updates % evaluate_every == 0):
-            _check_finite(execution)
-            _evaluate(execution, splits, time.perf_counter() - started)
+            check_finite(execution)
+            record_evaluation(execution, splits, time.perf_counter() - started)
         if checkpoint is not None and (
             last or (checkpoint_every and updates and updates % checkpoint_every == 0)
         ):
-            _check_finite(execution)  # the last good checkpoint must stay
+            check_finite(execution)  # the last good checkpoint must stay
             facts = {"engine": execution.name, **execution.facts()}
             save_checkpoint(checkpoint, execution.tensors(), facts)
         if last:
@@ -186,7 +186,7 @@ def prepare_together(
     return Lockstep(task, rule, sharding, policy, cluster, updates, seed, link, about, measures)
 
 
-def _evaluate(execution: Execution, splits: Sequence[str], wall_s: float) -> None:
+def record_evaluation(execution: Execution, splits: Sequence[str], wall_s: float) -> None:
     """Add a record for this update, unless a resumed run has it already."""
     schedule, records = execution.schedule, execution.history.records
     updates = execution.updates
@@ -230,7 +230,7 @@ def _restore(execution: Execution, tensors: Mapping[str, Tensor], facts: Mapping
     execution.restore(tensors, facts)
 
 
-def _check_finite(execution: Execution) -> None:
+def check_finite(execution: Execution) -> None:
     params = execution.params
     bad = ~torch.isfinite(params)
     if bool(bad.any()):

@@ -91,11 +91,15 @@ def outcome_of(
     try:
         run = drive(execution, spec.evaluate_every, spec.splits, watch=watch)
     except Diverged as diverged:
-        facts = schedule_facts(execution.schedule)
-        summary = {"status": "diverged", "why": str(diverged), "at": diverged.update, **facts}
-        return Outcome(label, spec.seed, [], summary)
+        return diverged_outcome(label, spec.seed, diverged, execution.schedule)
     summary = summarise(run, time.perf_counter() - started)
     return Outcome(label, spec.seed, run.history.records, summary)
+
+
+def diverged_outcome(label: str, seed: int, diverged: Diverged, schedule: Schedule) -> Outcome:
+    facts = schedule_facts(schedule)
+    summary = {"status": "diverged", "why": str(diverged), "at": diverged.update, **facts}
+    return Outcome(label, seed, [], summary)
 
 
 def control_of(spec: Spec) -> str:

@@ -6,7 +6,10 @@ single run with one thread, whatever stands beside it and however many processes
 
 **Choice**: on a CPU, points are spread over processes. Stacking them as one more batched dimension
 gains nothing there: the workers' gradients are batched already, and a core that is busy with one
-point is as busy with two.
+point is as busy with two. On a GPU, points that share a schedule and a model and are left to the
+fast engine are stacked (`engine.fast.stack`), as many as its memory holds: they may differ in the
+rule and its coefficients and in `task.seed`. Other points follow one another. A stacked point is
+its single run but for the last bits of its gradients, which depend on the size of a batch.
 """
 
 import itertools
@@ -14,7 +17,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,10 +27,12 @@ import torch
 
 from tardigrad.checks import count, require
 from tardigrad.engine.fast.memory import GIB, check_budget
+from tardigrad.engine.run import Say
 from tardigrad.report import value_text
 from tardigrad.schedule import Schedule
 from tardigrad.spec.comparison import Outcome, control_of, learned_of, outcome_of, split
 from tardigrad.spec.spec import Spec, Table, changed, parsed, with_value
+from tardigrad.spec.stacked import alike, may_stack, outcomes_of_stack, stacks
 from tardigrad.spec.structure import Plain
 from tardigrad.tasks import Task
 
@@ -125,44 +130,72 @@ def default_jobs(swept: Sequence[Point]) -> int:
     return min(len(swept), os.cpu_count() or 1)
 
 
-def sweep(swept: Sequence[Point], jobs: int | None = None) -> Generator[Outcome, None, None]:
+def sweep(
+    swept: Sequence[Point], jobs: int | None = None, say: Say | None = None
+) -> Generator[Outcome, None, None]:
     """Execute every point, `jobs` at a time; outcomes as they come.
 
     More than one job means processes that import the main module again, so a script that calls
     this needs `if __name__ == "__main__":`. Processes divide the machine's free memory evenly
-    where the spec has no budget of its own.
+    where the spec has no budget of its own. `say` is told, a line at a time, how points on a GPU
+    are executed.
     """
     if jobs is not None:
         count("jobs", jobs)
     jobs = min(jobs or default_jobs(swept), len(swept))
-    return _here(swept) if jobs == 1 else _in_processes(swept, jobs)
+    say = say or (lambda line: None)
+    return _here(swept, say) if jobs == 1 else _in_processes(swept, jobs)
 
 
-def _scheduled(swept: Sequence[Point]) -> Iterator[tuple[Point, Schedule | None]]:
-    """Each point with its schedule; those that share one come together, so that it can go then."""
-    sharing: dict[str, list[Point]] = {}
+def _scheduled(swept: Sequence[Point]) -> Iterator[tuple[list[Point], Schedule | None]]:
+    """The points that share a schedule, and that schedule; so it can go before the next is made."""
+    for together in _together(swept, control_of):
+        yield together, together[0].spec.make_schedule()
+
+
+def _together(swept: Sequence[Point], key: Callable[[Spec], str]) -> list[list[Point]]:
+    """The points by what their specs agree in."""
+    out: dict[str, list[Point]] = {}
     for point in swept:
-        sharing.setdefault(control_of(point.spec), []).append(point)
-    for together in sharing.values():
-        schedule = together[0].spec.make_schedule()
-        for point in together:
-            yield point, schedule
+        out.setdefault(key(point.spec), []).append(point)
+    return list(out.values())
 
 
-def _here(swept: Sequence[Point]) -> Generator[Outcome, None, None]:
+def _here(swept: Sequence[Point], say: Say) -> Generator[Outcome, None, None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for point, schedule in _scheduled(swept):
-            yield _execute(point, schedule)
+        for sharing, schedule in _scheduled(swept):
+            for together in _together(sharing, alike):
+                yield from _stacked(together, schedule, say)
     finally:
         torch.set_num_threads(threads)
         _last_task.clear()
 
 
+def _stacked(
+    together: list[Point], schedule: Schedule | None, say: Say
+) -> Generator[Outcome, None, None]:
+    """Points that agree in all but rule and seed of the task: as stacks, or one after another."""
+    waiting = together
+    if schedule is not None and len(together) > 1 and may_stack(together[0].spec):
+        try:
+            for specs, tasks, rules in stacks([p.spec for p in together], schedule, say):
+                labels = [point.label for point in waiting[: len(specs)]]
+                found = outcomes_of_stack(labels, specs, schedule, tasks, rules)
+                now, waiting = waiting[: len(specs)], waiting[len(specs) :]
+                for point, outcome in zip(now, found, strict=True):
+                    yield outcome._replace(point=dict(point.values))
+        except (ValueError, torch.OutOfMemoryError) as why:
+            # What is wrong with a point itself is told again, with its name, when its turn comes.
+            say(f"{len(waiting)} points one after another: {str(why).splitlines()[0]}")
+    for point in waiting:
+        yield _execute(point, schedule)
+
+
 def _in_processes(swept: Sequence[Point], jobs: int) -> Generator[Outcome, None, None]:
     share = check_budget(None, torch.device("cpu")) / GIB / jobs
-    waiting = _scheduled(swept)
+    waiting = ((p, schedule) for together, schedule in _scheduled(swept) for p in together)
     running: set[Future[Outcome]] = set()
     with _processes(jobs) as pool:
         while True:

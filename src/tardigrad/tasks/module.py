@@ -204,6 +204,29 @@ class ModuleTask:
         """Whether the model has convolutions."""
         return any(isinstance(m, nn.modules.conv._ConvNd) for m in self._module.modules())
 
+    def differs(self, other: "ModuleTask") -> str | None:
+        """What the two tasks differ in beside their seeds and initial parameters; None if nothing.
+
+        Where nothing, one compiled gradient serves both.
+        """
+        for name in ("layout", "batch_size", "device", "dtype", "precision", "_loss"):
+            if getattr(self, name) != getattr(other, name):
+                return name.strip("_")
+        if str(self._module) != str(other._module):
+            return "model"
+        if not _equal(self._fixed(), other._fixed()):
+            return "what the model does not learn"
+        mine, theirs = (t.data.train for t in (self, other))
+        if not _equal([mine.inputs, mine.targets], [theirs.inputs, theirs.targets]):
+            return "training data"
+        return None
+
+    def _fixed(self) -> list[Tensor]:
+        """The module's tensors that are never learned."""
+        learned = set(self.layout.names)
+        held = [p for n, p in self._module.named_parameters() if n not in learned]
+        return held + list(self._module.buffers())
+
     def statistics_zeros(self) -> tuple[Tensor, ...]:
         """What `functional_loss_and_statistics` fills; under vmap it needs a batch of them."""
         return self._statistics.zeros()
@@ -313,6 +336,14 @@ def dtype_of(choice: str | torch.dtype | None, module: nn.Module | None = None) 
             raise ValueError(f"dtype must be 'float32' or 'float64', got {choice!r}")
         return dtypes[choice]
     return choice
+
+
+def _equal(some: list[Tensor], others: list[Tensor]) -> bool:
+    """The same tensors, or equal ones."""
+    return len(some) == len(others) and all(
+        a is b or (a.shape == b.shape and torch.equal(a, b))
+        for a, b in zip(some, others, strict=True)
+    )
 
 
 def _has_dropout(module: nn.Module) -> bool:

@@ -4,10 +4,14 @@ One replay is one look-ahead batch: it reads which rows to compute from tables o
 gathers their samples, computes their gradients at the staged views (vmapped, compiled), applies the
 window in one kernel that writes the next batch's views, and counts itself on. The host only asks
 for the next replay.
+
+Several *replicas* of a run (other rules, other seeds of the task) can go through one schedule
+together: what is one vector of a run is then R of them side by side, so a batch of gradients is R
+times larger and a window still one kernel, for each group of rules that share its text.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,6 +22,7 @@ from torch.func import grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tardigrad.engine.fast.lookahead import look_ahead
+from tardigrad.engine.fast.replicas import Stacking, by_kernel, stacked_coefficients
 from tardigrad.engine.fast.tables import Placement, scalar_table
 from tardigrad.engine.kernels import Program, trace
 from tardigrad.engine.kernels.triton import TritonKernel, move_rows
@@ -27,21 +32,18 @@ from tardigrad.schedule import Schedule
 from tardigrad.tasks import ModuleTask
 from tardigrad.tensors import named
 
-ALIGN = 32
-"""Rows of the buffers begin at multiples of so many numbers: matrix kernels want 16 bytes."""
-
-
 Gradients = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-_compiled: WeakKeyDictionary[ModuleTask, dict[int, Gradients]] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int], Gradients]] = WeakKeyDictionary()
 
 
-def compiled_gradients(task: ModuleTask, count: int) -> Gradients:
+def compiled_gradients(task: ModuleTask, count: int, stride: int) -> Gradients:
     """(views, inputs, targets, out) → losses; the gradients of `count` rows go into `out`.
 
-    Compiled once per task and count: nothing else about a run has a shape in it.
+    Rows of views and gradients are `stride` long. Compiled once per task and these two: nothing
+    else about a run has a shape in it.
     """
     known = _compiled.setdefault(task, {})
-    if count not in known:
+    if (count, stride) not in known:
         layout, at = task.layout, task.layout.offsets
 
         def loss(pieces: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -58,15 +60,14 @@ def compiled_gradients(task: ModuleTask, count: int) -> Gradients:
                 out[:, at[i] : at[i + 1]] = grad.flatten(1)
             return losses
 
-        stride = -(-layout.size // ALIGN) * ALIGN
         views = torch.zeros(count, stride, device=task.device, dtype=task.dtype)
         chosen = torch.zeros(count, task.batch_size, device=task.device, dtype=torch.int64)
         train = task.data.train
         graph = make_fx(gradients, decomposition_table={torch.ops.aten.bmm.default: _bmm})(
             views, train.inputs[chosen], train.targets[chosen], views.clone()
         )
-        known[count] = torch.compile(graph, dynamic=False)
-    return known[count]
+        known[count, stride] = torch.compile(graph, dynamic=False)
+    return known[count, stride]
 
 
 def on_device(array: Any, device: torch.device) -> Tensor:
@@ -87,46 +88,83 @@ def _bmm(a: Tensor, b: Tensor) -> Any:
     return a * b if a.shape[-1] == 1 else NotImplemented
 
 
+class _Group:
+    """Replicas whose rules share a kernel, and what those keep; `part` is theirs of every row."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        tasks: Sequence[ModuleTask],
+        rules: Sequence[Rule],
+        programs: Sequence[Program],
+        stacking: Stacking,
+        first: int,
+    ) -> None:
+        self.part = slice(first * stacking.stride, (first + len(tasks)) * stacking.stride)
+        self.kernel = TritonKernel(programs[0], tasks[0].dtype, len(tasks))
+        starts = [
+            (rule.start(task.start(), task.layout), rule.start_own(task.start(), task.layout))
+            for task, rule in zip(tasks, rules, strict=True)
+        ]
+        self.state = stacking.place_trees([state for state, _ in starts])
+        own = stacking.place_trees([own for _, own in starts])
+        self.states = [t for t in named(self.state, "").values() if t.numel()]
+        self.owns = [t.repeat(schedule.workers, 1) for t in named(own, "").values()]
+        self.coefficients = stacked_coefficients(
+            [
+                staged_coefficients(schedule, task, rule, program)
+                for task, rule, program in zip(tasks, rules, programs, strict=True)
+            ]
+        )
+
+
 class CudaGraphs:
-    """Executes a one-shard schedule of single gradients on one GPU.
+    """Executes a one-shard schedule of single gradients on one GPU, for one or more replicas.
 
     The interface is the exact executor's: `advance`, `updates`, `params`, `tensors`, `restore`.
+    Replicas are tasks that differ in their seed alone, and a rule for each. One that diverges is
+    written down in `diverged` and the others go on; a single one raises.
     """
 
-    def __init__(self, schedule: Schedule, task: ModuleTask, rule: Rule) -> None:
-        self.schedule, self.task, self.rule = schedule, task, rule
-        self.history = History()
+    def __init__(
+        self, schedule: Schedule, tasks: Sequence[ModuleTask], rules: Sequence[Rule]
+    ) -> None:
+        self.schedule, self.tasks, self.rules = schedule, tasks, rules
+        self.task = task = tasks[0]
+        self.histories = [History() for _ in tasks]
+        self.diverged: list[Diverged | None] = [None for _ in tasks]
         self.buffers: tuple[Tensor, ...] = ()
         self.position = 0
         self._batch = 0
         device, dtype = task.device, task.dtype
         self._batches = look_ahead(schedule)
         place = Placement(schedule, self._batches)
-        program = trace(rule, dtype)
-        self._kernel = TritonKernel(program, dtype)
-        theta = task.start()
-        self._layout = task.layout
-        self._state = rule.start(theta, task.layout)
-        own = rule.start_own(theta, task.layout)
-        size = theta.numel()
-        stride = -(-size // ALIGN) * ALIGN
-        self.theta = theta.clone()
-        self._views = torch.zeros(place.size, stride, device=device, dtype=dtype)
-        self._views[: place.stage, :size] = theta
+        self._stacking = stacking = Stacking(task.layout.size, len(tasks))
+        programs = [trace(rule, dtype) for rule in rules]
+        together = by_kernel(programs)
+        # Replicas lie group after group; `_at` says where each one does.
+        order = [i for members in together for i in members]
+        self._at = np.argsort(order)
+        self.theta = stacking.place([tasks[i].start() for i in order])
+        self._views = torch.zeros(place.size, stacking.row, device=device, dtype=dtype)
+        self._views[: place.stage, : self.theta.numel()] = self.theta
         self._grads = torch.zeros_like(self._views)
-        self._owns = [t.repeat(schedule.workers, 1) for t in named(own, "").values()]
+        self._groups = self._grouped(together, programs)
+        self._needs_view = any(rule.needs_view for rule in rules)
         self._stage = place.stage
         self._rows = on_device(place.rows, device)
         self._window = on_device(self._batches.window, device)
-        self._coefficients = staged_coefficients(schedule, task, rule, program)
         # Samples and losses stand in the order of computing. A batch is padded to its graph's size
         # with the rows after it, whose losses are then written again when their turn comes.
         rows = self._batches.rows
         self._place_of_row = np.empty(schedule.rows, dtype=np.int64)
         self._place_of_row[rows] = np.arange(len(rows))
-        samples = task.indices_of(schedule.worker[rows], schedule.step[rows], rows)
-        self._samples = torch.cat([samples, samples[:1].expand(place.stage, -1)])
-        self._losses = torch.zeros(len(self._samples), device=device, dtype=dtype)
+        drawn = [
+            tasks[i].indices_of(schedule.worker[rows], schedule.step[rows], rows) for i in order
+        ]
+        samples = drawn[0] if len(drawn) == 1 else torch.stack(drawn, dim=1)
+        self._samples = torch.cat([samples, samples[:1].expand(place.stage, *samples.shape[1:])])
+        self._losses = torch.zeros(self._samples.shape[:-1], device=device, dtype=dtype)
         self._start = on_device(self._batches.start, device)
         sizes = [len(moves) for moves in place.moves]
         self._moves = on_device(np.concatenate(place.moves), device)
@@ -136,37 +174,58 @@ class CudaGraphs:
         self._sizes = np.diff(self._batches.start)
         self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
 
+    def _grouped(self, together: list[list[int]], programs: Sequence[Program]) -> list[_Group]:
+        groups: list[_Group] = []
+        first = 0
+        for members in together:
+            groups.append(
+                _Group(
+                    self.schedule,
+                    [self.tasks[i] for i in members],
+                    [self.rules[i] for i in members],
+                    [programs[i] for i in members],
+                    self._stacking,
+                    first,
+                )
+            )
+            first += len(members)
+        return groups
+
     # -- one batch, as captured
 
     def _compute(self, count: int, parity: int) -> None:
         # Gathered outside the compiled function: fused into the gradient, it would be done again
         # for every parameter.
         places = self._start.index_select(0, self._counter) + self._counting[:count]
-        chosen, train = self._samples.index_select(0, places), self.task.data.train
+        chosen = self._samples.index_select(0, places).flatten(0, -2)
+        train, stride = self.task.data.train, self._stacking.stride
         begin = parity * self._stage
         piece = slice(begin, begin + count)
         with self.task.products():
-            losses = compiled_gradients(self.task, count)(
-                self._views[piece], train.inputs[chosen], train.targets[chosen], self._grads[piece]
+            losses = compiled_gradients(self.task, len(chosen), stride)(
+                self._views[piece].view(-1, stride),
+                train.inputs[chosen],
+                train.targets[chosen],
+                self._grads[piece].view(-1, stride),
             )
-        self._losses.index_copy_(0, places, losses)
+        self._losses.index_copy_(0, places, losses.view(count, *self._losses.shape[1:]))
 
     def _apply(self, span: Tensor | None = None) -> None:
-        self._kernel.run(
-            self.theta,
-            [t for t in named(self._state, "").values() if t.numel()],
-            self._owns,
-            self._grads,
-            self._views,
-            self._rows,
-            self._coefficients,
-            self._window if span is None else span,
-            self._counter if span is None else torch.zeros_like(self._counter),
-        )
+        for group in self._groups:
+            group.kernel.run(
+                self.theta[group.part],
+                group.states,
+                group.owns,
+                self._grads[:, group.part],
+                self._views[:, group.part],
+                self._rows,
+                group.coefficients,
+                self._window if span is None else span,
+                self._counter if span is None else torch.zeros_like(self._counter),
+            )
 
     def _finish(self) -> None:
-        kept = (self._grads, self._views) if self.rule.needs_view else (self._grads,)
-        for buffer in kept:
+        for buffer in (self._grads, self._views) if self._needs_view else (self._grads,):
             move_rows(buffer, self._moves, self._move_start, self._counter, len(self.theta))
         self._counter.add_(1)
 
@@ -204,15 +263,18 @@ class CudaGraphs:
             self._finish()
 
     def _mutable(self) -> dict[str, Tensor]:
-        return {
+        out = {
             "theta": self.theta,
             "views": self._views,
             "grads": self._grads,
             "losses": self._losses,
             "counter": self._counter,
-            **named(self._state, "state"),
-            **{f"own.{i}": own for i, own in enumerate(self._owns)},
         }
+        for g, group in enumerate(self._groups):
+            prefix = f"{g}." if g else ""
+            out |= named(group.state, f"{prefix}state")
+            out |= {f"{prefix}own.{i}": own for i, own in enumerate(group.owns)}
+        return out
 
     # -- what the driver sees
 
@@ -225,12 +287,26 @@ class CudaGraphs:
         return self.position * self.task.batch_size
 
     @property
+    def history(self) -> History:
+        return self.histories[0]
+
+    @property
     def params(self) -> Tensor:
-        return self.theta.clone()
+        return self.params_of(0)
 
     @property
     def average(self) -> Tensor | None:
-        return self._state.average[0].clone() if self._state.average else None
+        return self.average_of(0)
+
+    def params_of(self, replica: int) -> Tensor:
+        return self._stacking.take(self.theta, int(self._at[replica]))
+
+    def average_of(self, replica: int) -> Tensor | None:
+        begin = int(self._at[replica]) * self._stacking.stride
+        (group,) = [g for g in self._groups if g.part.start <= begin < g.part.stop]
+        average = group.state.average
+        within = (begin - group.part.start) // self._stacking.stride
+        return self._stacking.take(average[0], within) if average else None
 
     def advance(self, until: int) -> None:
         """Apply updates up to `until`, whole windows at a time where they fit."""
@@ -266,12 +342,20 @@ class CudaGraphs:
     def _record(self, before: int) -> None:
         rows = self.schedule.group_rows[before : self.position]
         places = torch.from_numpy(self._place_of_row[rows]).to(self.theta.device)
-        losses = self._losses[places].double().cpu().numpy()
-        bad = np.nonzero(~np.isfinite(losses))[0]
-        if len(bad):
+        losses = self._losses[places].double().cpu().numpy().reshape(len(rows), -1)
+        for replica, history in enumerate(self.histories):
+            if self.diverged[replica] is not None:
+                continue
+            mine = losses[:, self._at[replica]]
+            bad = np.nonzero(~np.isfinite(mine))[0]
+            if not len(bad):
+                history.loss += mine.tolist()
+                continue
             worker = int(self.schedule.worker[rows[bad[0]]])
-            raise Diverged(before + int(bad[0]), worker, float(losses[bad[0]]))
-        self.history.loss += losses.tolist()
+            diverged = Diverged(before + int(bad[0]), worker, float(mine[bad[0]]))
+            if len(self.tasks) == 1:
+                raise diverged
+            self.diverged[replica] = diverged
 
     def run(self) -> Run:
         return Run(self.params, self.history, self.schedule, self.buffers, self.average)
@@ -290,6 +374,6 @@ class CudaGraphs:
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         self.position, self._batch = facts["position"], facts["batch"]
-        self.history = History(facts["records"], facts["loss"], facts["gap"])
+        self.histories = [History(facts["records"], facts["loss"], facts["gap"])]
         for name, tensor in self._mutable().items():
             tensor.copy_(tensors[name])

@@ -125,6 +125,24 @@ def build_on_device(
     """Captured and ready to run. Raises ValueError for what is wrong, Unsuited where the exact
     engine must do it."""
     theta = task.start()
+    module = check_captured(schedule, task, rule, sharding, measures)
+    graphs: CudaGraphs | CudaSingle
+    try:
+        check_batched(module, rule)
+        _check_memory(schedule, rule, theta, sharding, budget)
+        graphs = CudaGraphs(schedule, [module], [rule])
+    except NotBatchable as reason:
+        say(f"one graph per gradient: {reason}")
+        graphs = CudaSingle(schedule, module, rule)
+    graphs.prepare()
+    return OnDevice(graphs)
+
+
+def check_captured(
+    schedule: Schedule, task: Task, rule: Rule, sharding: Sharding, measures: Sequence[str] = ()
+) -> ModuleTask:
+    """The task, where graphs can execute it; else Unsuited."""
+    theta = task.start()
     check_pure(rule, theta.dtype)
     check_suited(schedule, rule, theta, sharding, measures)
     why = fits_stages(schedule)
@@ -140,18 +158,14 @@ def build_on_device(
         raise Unsuited(f"no kernel for the rule: {error}") from None
     if not isinstance(task, ModuleTask) or task.stochastic:
         raise Unsuited("only modules that draw no random numbers are captured")
-    graphs: CudaGraphs | CudaSingle
-    try:
-        check_batchable(task, rule)
-        if task.augments or task.has_statistics or rule.clip_norm is not None:
-            raise NotBatchable("augmentation, BatchNorm and clipping are not captured in batches")
-        _check_memory(schedule, rule, theta, sharding, budget)
-        graphs = CudaGraphs(schedule, task, rule)
-    except NotBatchable as reason:
-        say(f"one graph per gradient: {reason}")
-        graphs = CudaSingle(schedule, task, rule)
-    graphs.prepare()
-    return OnDevice(graphs)
+    return task
+
+
+def check_batched(task: ModuleTask, rule: Rule) -> None:
+    """NotBatchable where a graph cannot hold many of the task's gradients."""
+    check_batchable(task, rule)
+    if task.augments or task.has_statistics or rule.clip_norm is not None:
+        raise NotBatchable("augmentation, BatchNorm and clipping are not captured in batches")
 
 
 def _check_memory(

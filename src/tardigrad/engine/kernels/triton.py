@@ -49,11 +49,15 @@ _FORMS = {
 
 
 class TritonKernel:
-    """A rule's windows on the GPU; see `kernels.window_kernel`."""
+    """A rule's windows on the GPU; see `kernels.window_kernel`.
 
-    def __init__(self, program: Program, dtype: torch.dtype) -> None:
-        self.program = program
-        self._function = _imported(_source(program, dtype))
+    With several replicas, vectors and rows hold one after another, each a whole number of blocks,
+    and `coefficients` is (replicas, updates, coefficients): each block takes its replica's.
+    """
+
+    def __init__(self, program: Program, dtype: torch.dtype, replicas: int = 1) -> None:
+        self.program, self.replicas = program, replicas
+        self._function = _imported(_source(program, dtype, stacked=replicas > 1))
 
     def run(
         self,
@@ -69,6 +73,7 @@ class TritonKernel:
     ) -> None:
         """Updates windows[b] to windows[b + 1] − 1, b = batch[0], both read on the device."""
         blocks = -(-theta.numel() // BLOCK)
+        stacked = (blocks // self.replicas, coefficients.stride(0)) if self.replicas > 1 else ()
         self._function[(blocks,)](
             theta,
             *states,
@@ -83,6 +88,7 @@ class TritonKernel:
             owns[0].stride(0) if owns else 0,
             grads.stride(0),
             views.stride(0),
+            *stacked,
             num_warps=WARPS,
             # Whether a product and a sum fuse must not depend on how the loop was unrolled, or the
             # window size would change bits. What should fuse is written as fma.
@@ -114,7 +120,7 @@ def window(buffer_p, moves_p, start_p, batch_p, size, stride):
 """
 
 
-def _source(program: Program, dtype: torch.dtype) -> str:
+def _source(program: Program, dtype: torch.dtype, stacked: bool = False) -> str:
     real = {torch.float32: "tl.float32", torch.float64: "tl.float64"}[dtype]
     states = [f"s{i}" for i in range(program.states)]
     owns = [f"o{i}" for i in range(program.owns)]
@@ -172,6 +178,11 @@ def _source(program: Program, dtype: torch.dtype) -> str:
     text = "\n".join(f"    {line}" for line in body)
     loads = "\n".join(f"    {t} = tl.load({t}_p + i, mask=m)" for t in ["theta", *states])
     stores = "\n".join(f"    tl.store({t}_p + i, {t}, mask=m)" for t in ["theta", *states])
+    more, mine = "", ""
+    if stacked:
+        more = " blocks, coefficient_stride,"
+        replica = "(tl.program_id(0) // blocks).to(tl.int64)"
+        mine = f"\n    coefficients_p = coefficients_p + {replica} * coefficient_stride"
     return f"""
 import triton
 import triton.language as tl
@@ -182,10 +193,10 @@ AHEAD = tl.constexpr({AHEAD})
 @triton.jit
 def window(
     {pointers}, grads_p, views_p, rows_p, coefficients_p, windows_p, batch_p,
-    size, own_stride, grad_stride, view_stride,
+    size, own_stride, grad_stride, view_stride,{more}
 ):
     i = (tl.program_id(0) * {BLOCK} + tl.arange(0, {BLOCK})).to(tl.int64)
-    m = i < size
+    m = i < size{mine}
     zero = tl.zeros(({BLOCK},), dtype={real})
     one = zero + 1.0
 {given}

@@ -1,0 +1,50 @@
+"""Driving a stack of runs: as `drive` does one, every replica evaluated for itself."""
+
+import time
+from collections.abc import Sequence
+
+from tardigrad.checks import count
+from tardigrad.engine.execute import check_finite, record_evaluation
+from tardigrad.engine.fast.stack import Replica, Stack
+from tardigrad.engine.run import Diverged, Run
+
+
+def drive_together(
+    stack: Stack, evaluate_every: int = 0, splits: Sequence[str] = ("validation",)
+) -> list[Run | Diverged]:
+    """Execute to the end; for each replica its run, or how it diverged, as a single run would.
+
+    The replicas that remain go on until none is left.
+    """
+    count("evaluate_every", evaluate_every, least=0)
+    ended: dict[int, Run | Diverged] = {}
+    started = time.perf_counter()
+    while True:
+        updates, last = stack.updates, stack.updates == stack.total
+        for i, replica in enumerate(stack.replicas):
+            if i in ended:
+                continue
+            try:
+                _look_at(
+                    replica,
+                    evaluate_every > 0 and (last or updates % evaluate_every == 0),
+                    splits,
+                    time.perf_counter() - started,
+                )
+            except Diverged as diverged:
+                ended[i] = diverged
+            else:
+                if last:
+                    ended[i] = replica.run()
+        if len(ended) == len(stack.replicas):
+            return [ended[i] for i in range(len(stack.replicas))]
+        every = evaluate_every or stack.total
+        stack.advance_to(min(stack.total, updates - updates % every + every))
+
+
+def _look_at(replica: Replica, evaluates: bool, splits: Sequence[str], wall_s: float) -> None:
+    if replica.diverged is not None:
+        raise replica.diverged
+    if evaluates:
+        check_finite(replica)
+        record_evaluation(replica, splits, wall_s)

@@ -1,0 +1,86 @@
+"""The GPU's executors without a GPU: what a captured graph holds, done eagerly on the CPU.
+
+The window kernel is the CPU's, replica by replica, and nothing is compiled. What is left to try is
+all the rest: placement, coefficients, samples, losses, statistics, replicas.
+"""
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tardigrad.engine.fast import cuda, cuda_single
+from tardigrad.engine.fast.cuda import CudaGraphs
+from tardigrad.engine.fast.cuda_single import CudaSingle
+from tardigrad.engine.kernels import CppKernel, Program
+
+
+class WindowKernel:
+    """`TritonKernel`'s interface over the CPU's kernel."""
+
+    def __init__(self, program: Program, dtype: torch.dtype, replicas: int = 1) -> None:
+        self.replicas = replicas
+        self._kernel = CppKernel(program, dtype)
+
+    def run(
+        self,
+        theta: Tensor,
+        states: Sequence[Tensor],
+        owns: Sequence[Tensor],
+        grads: Tensor,
+        views: Tensor,
+        rows: Tensor,
+        coefficients: Tensor,
+        windows: Tensor,
+        batch: Tensor,
+    ) -> None:
+        begin, end = windows[int(batch[0]) :][:2].tolist()
+        stride = theta.numel() // self.replicas
+        tables = [coefficients] if self.replicas == 1 else coefficients
+        assert len(tables) == self.replicas
+        for replica, table in enumerate(tables):
+            mine = slice(replica * stride, (replica + 1) * stride)
+            self._kernel.run(
+                theta[mine],
+                [state[mine] for state in states],
+                [own[:, mine] for own in owns],
+                grads[:, mine],
+                views[:, mine],
+                rows,
+                table,
+                begin,
+                end,
+            )
+
+
+def move_rows(buffer: Tensor, moves: Tensor, start: Tensor, batch: Tensor, size: int) -> None:
+    begin, end = start[int(batch[0]) :][:2].tolist()
+    for source, target in moves[begin:end].tolist():
+        buffer[target, :size] = buffer[source, :size]
+
+
+def _replaying(run: Callable[[], None]) -> Any:
+    return SimpleNamespace(replay=run)
+
+
+def _graph(self: CudaGraphs, count: int, parity: int, whole: bool) -> Any:
+    return _replaying(lambda: self._capture(count, parity, whole))
+
+
+def _prepare(self: CudaSingle) -> None:
+    self._graph = _replaying(self._update)
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a test, the GPU's executors run on the CPU."""
+    for module in (cuda, cuda_single):
+        monkeypatch.setattr(module, "TritonKernel", WindowKernel)
+    monkeypatch.setattr(cuda, "move_rows", move_rows)
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    monkeypatch.setattr(cuda, "_compiled", {})
+    monkeypatch.setattr(CudaGraphs, "_graph", _graph)
+    monkeypatch.setattr(CudaSingle, "prepare", _prepare)

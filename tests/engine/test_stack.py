@@ -1,0 +1,237 @@
+"""Stacked replicas: each is its single run, and one that diverges leaves the others alone."""
+
+import copy
+
+import pytest
+import torch
+from eager_graphs import eager  # noqa: F401
+from fast_cases import RULE_CASES, task
+
+import tardigrad as tg
+from tardigrad.engine.execute import drive
+from tardigrad.engine.fast.cuda import CudaGraphs
+from tardigrad.engine.fast.cuda_single import CudaSingle
+from tardigrad.engine.fast.on_device import OnDevice
+from tardigrad.engine.fast.replicas import Stacking, by_kernel
+from tardigrad.engine.fast.stack import Stack, check_stackable, stack_on_device, stacked_bytes
+from tardigrad.engine.fast.suited import Unsuited
+from tardigrad.engine.kernels import trace
+from tardigrad.engine.run import Diverged, Run
+from tardigrad.engine.together import drive_together
+from tardigrad.rules import Rule
+from tardigrad.tasks import Data, ModuleTask, Split, Task
+from tardigrad.tasks.module import initialised
+
+SCHEDULES = {
+    "gamma": (tg.Async(), tg.Gamma(workers=7, heterogeneous=True)),
+    "uniform": (tg.Async(), tg.Dispatcher(workers=6)),
+}
+
+
+def seeded(seed: int, device: str = "cpu", hidden: int = 9, dtype: str = "float64") -> ModuleTask:
+    """The shared data with other initial parameters and other batches."""
+
+    def make() -> torch.nn.Module:
+        return torch.nn.Sequential(
+            torch.nn.Linear(12, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 3)
+        )
+
+    data = task().data
+    return ModuleTask(
+        initialised(make, seed),
+        "cross_entropy",
+        Data(Split(data.train.inputs.clone(), data.train.targets), data.validation),
+        5,
+        seed=seed,
+        device=device,
+        dtype=dtype,
+    )
+
+
+def points(device: str = "cpu", dtype: str = "float64") -> tuple[list[ModuleTask], list[Rule]]:
+    """Two rates × two seeds × two rules, and one that averages."""
+    tasks = [seeded(seed, device, dtype=dtype) for seed in (0, 1)]
+    rules = [
+        make(lr=lr, momentum=0.9)
+        for lr in (0.01, 0.05)
+        for make in (tg.rules.gap_aware, tg.rules.dana)
+    ]
+    pairs = [(t, r) for t in tasks for r in rules]
+    pairs.append((tasks[1], RULE_CASES["composed"]))
+    return [t for t, _ in pairs], [r for _, r in pairs]
+
+
+def same_history(one: Run, other: Run, within: float = 0.0) -> None:
+    assert len(one.history.records) == len(other.history.records)
+    for mine, theirs in zip(one.history.records, other.history.records, strict=True):
+        assert mine.keys() == theirs.keys()
+        for name in mine:
+            if name != "wall_s":
+                assert mine[name] == pytest.approx(theirs[name], rel=within, abs=within), name
+    assert one.history.loss == pytest.approx(other.history.loss, rel=within, abs=within)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_each_replica_is_its_single_run(name: str) -> None:
+    schedule = tg.schedule(*SCHEDULES[name], updates=60, seed=3)
+    tasks, rules = points()
+    found = drive_together(Stack(CudaGraphs(schedule, tasks, rules)), 25)
+    ends = []
+    for of, rule, mine in zip(tasks, rules, found, strict=True):
+        assert isinstance(mine, Run)
+        exact = tg.execute(schedule, of, rule, "exact", evaluate_every=25)
+        single = drive(OnDevice(CudaGraphs(schedule, [of], [rule])), 25)
+        for other in (exact, single):
+            assert (mine.params - other.params).abs().max() <= 1e-11
+            same_history(mine, other, 1e-9)
+            assert (mine.average is None) == (other.average is None)
+            if mine.average is not None and other.average is not None:
+                assert (mine.average - other.average).abs().max() <= 1e-11
+        ends.append(mine.params)
+    apart = torch.cdist(torch.stack(ends), torch.stack(ends)) + torch.eye(len(ends))
+    assert apart.min() > 1e-6
+
+
+@pytest.mark.usefixtures("eager")
+def test_fed_the_same_gradients_the_updates_have_the_same_bits() -> None:
+    """One task for all, float32: only the kernel's numbers could differ."""
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=5), updates=40)
+    of = seeded(0, dtype="float32")
+    rules = [tg.rules.gap_aware(lr=0.01), RULE_CASES["adam"], tg.rules.gap_aware(lr=0.03)]
+    stacked = CudaGraphs(schedule, [of] * 3, rules)
+    singles = [CudaGraphs(schedule, [of], [rule]) for rule in rules]
+    draw = torch.Generator().manual_seed(0)
+
+    def computed(graphs: CudaGraphs, grads: torch.Tensor) -> None:
+        rows = graphs._grads.view(graphs._grads.shape[0], -1, graphs._stacking.stride)
+        rows[: len(grads), :, : of.layout.size] = grads[:, None]
+
+    for b in range(stacked._batches.count):
+        begin, end = stacked._batches.window[b : b + 2]
+        grads = torch.randn(2 * stacked._stage, of.layout.size, generator=draw)
+        for graphs in (stacked, *singles):
+            computed(graphs, grads)
+            graphs._apply(torch.tensor([begin, end]))
+            graphs._finish()
+    for i, single in enumerate(singles):
+        assert torch.equal(stacked.params_of(i), single.params)
+    assert not torch.equal(stacked.params_of(0), stacked.params_of(2))
+
+
+@pytest.mark.usefixtures("eager")
+def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
+    of = seeded(0)
+    rules = [tg.rules.sgd(lr=0.05), tg.rules.sgd(lr=1e200), tg.rules.adam(lr=0.01)]
+    good, bad, also = drive_together(Stack(CudaGraphs(schedule, [of] * 3, rules)), 20)
+    with pytest.raises(Diverged) as single:
+        drive(OnDevice(CudaGraphs(schedule, [of], [rules[1]])), 20)
+    assert isinstance(bad, Diverged)
+    assert (str(bad), bad.update) == (str(single.value), single.value.update)
+    for run, rule in ((good, rules[0]), (also, rules[2])):
+        assert isinstance(run, Run)
+        exact = tg.execute(schedule, of, rule, "exact", evaluate_every=20)
+        assert (run.params - exact.params).abs().max() <= 1e-11
+        same_history(run, exact, 1e-9)
+    everything = drive_together(Stack(CudaGraphs(schedule, [of] * 2, [rules[1]] * 2)), 20)
+    assert all(isinstance(end, Diverged) for end in everything)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("name", ["sgd", "gap_aware", "dana_ga", "adam_sa"])
+def test_one_graph_per_gradient_follows_the_exact_executor(name: str, batch_norm: bool) -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=90)
+    of, rule = task(batch_norm=batch_norm), RULE_CASES[name]
+    single = drive(OnDevice(CudaSingle(schedule, of, rule)), 40)
+    exact = tg.execute(schedule, of, rule, "exact", evaluate_every=40)
+    assert (single.params - exact.params).abs().max() <= 1e-9
+    same_history(single, exact, 1e-9)
+    for mine, theirs in zip(single.buffers, exact.buffers, strict=True):
+        assert (mine - theirs).abs().max() <= 1e-9 * theirs.abs().max()
+
+
+def test_replicas_begin_blocks_and_one_alone_is_not_padded() -> None:
+    vectors = [torch.full((300,), float(i)) for i in range(3)]
+    several = Stacking(300, 3)
+    placed = several.place(vectors)
+    assert several.stride == 512
+    assert len(placed) == several.row == 3 * 512
+    for i, vector in enumerate(vectors):
+        assert torch.equal(several.take(placed, i), vector)
+        assert not placed[i * 512 + 300 : (i + 1) * 512].any()
+    one = Stacking(300)
+    assert torch.equal(one.place(vectors[:1]), vectors[0])
+    assert one.stride == 320
+
+
+def test_rules_share_a_kernel_where_only_coefficients_differ() -> None:
+    rules = [
+        tg.rules.gap_aware(lr=0.1),
+        tg.rules.sgd(lr=0.1),
+        tg.rules.gap_aware(lr=0.2),
+        tg.rules.gap_aware(lr=0.1, momentum=0.5),
+        tg.rules.sgd(lr=0.3),
+    ]
+    assert by_kernel([trace(rule, torch.float32) for rule in rules]) == [[0, 2], [1, 4], [3]]
+
+
+def test_tasks_must_differ_in_their_seed_alone() -> None:
+    one = seeded(0)
+    assert one.differs(seeded(1)) is None
+    assert one.differs(seeded(1, hidden=8)) == "layout"
+    assert one.differs(seeded(1, dtype="float32")) == "dtype"
+    moved = Data(Split(one.data.train.inputs + 1, one.data.train.targets))
+    other = ModuleTask(one._module, "cross_entropy", moved, 5)
+    assert one.differs(other) == "training data"
+    scaled = copy.deepcopy(one._module)
+    scaled.register_buffer("scale", torch.ones(1))
+    bigger = ModuleTask(scaled, "cross_entropy", one.data, 5)
+    assert one.differs(bigger) == "what the model does not learn"
+
+
+@pytest.mark.parametrize(
+    ("rule", "other", "why"),
+    [
+        (tg.rules.gap_aware(lr=0.1, per="global"), seeded(1), "no kernel for the rule"),
+        (tg.rules.sgd(lr=0.1), seeded(1, hidden=8), "the tasks differ in layout"),
+        (tg.rules.sgd(lr=0.1), task(batch_norm=True), "BatchNorm"),
+        (tg.rules.sgd(lr=0.1), tg.FunctionTask(torch.ones(3), lambda *of: of[0]), "only modules"),
+    ],
+)
+def test_what_cannot_be_stacked_is_told(rule: Rule, other: Task, why: str) -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
+    with pytest.raises(Unsuited, match=why):
+        check_stackable(schedule, [seeded(0), other], [tg.rules.sgd(lr=0.1), rule])
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_on_the_gpu_each_replica_is_its_single_run(name: str) -> None:
+    schedule = tg.schedule(*SCHEDULES[name], updates=200, seed=3)
+    tasks, rules = points("cuda")
+    modules = check_stackable(schedule, tasks, rules)
+    found = drive_together(stack_on_device(schedule, modules, rules), 70)
+    for of, rule, mine in zip(tasks, rules, found, strict=True):
+        assert isinstance(mine, Run)
+        single = tg.execute(schedule, of, rule, "fast", evaluate_every=70)
+        assert (mine.params - single.params).abs().max() <= 1e-9
+        same_history(mine, single, 1e-8)
+
+
+@needs_gpu
+def test_on_the_gpu_a_stack_fits_where_its_bytes_say() -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=32), updates=2000)
+    tasks, rules = points("cuda", "float32")
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    stack = stack_on_device(schedule, tasks, rules)
+    stack.advance_to(2000)
+    taken = torch.cuda.max_memory_allocated() - before
+    told = sum(stacked_bytes(schedule, tasks[0], rule, len(rules)) for rule in rules)
+    assert taken <= 2 * told
