@@ -7,6 +7,7 @@ from tardigrad.bench.growth import bench_growth
 from tardigrad.bench.loops import engine_loop, perceptron
 from tardigrad.bench.models import MODELS, Model, PlainLoop, bench_models
 from tardigrad.bench.rules import CATALOGUE, bench_rules
+from tardigrad.bench.stack import bench_stack
 from tardigrad.clusters import Gamma
 from tardigrad.policies import Async
 from tardigrad.rules import RULES
@@ -92,3 +93,12 @@ def test_a_slice_on_the_cpu_ends_with_its_batch() -> None:
     made_now = run(10)
     assert made_now is not None
     assert 10 <= made_now < 10 + 64
+
+
+def test_a_stack_needs_a_gpu() -> None:
+    if torch.cuda.is_available():
+        found = bench_stack(workloads=[(1, 8)], replicas=(1, 2), updates=50, repeats=1)
+        assert [row["over 1"] > 0 for row in found.data()["rows"]] == [True, True]
+    else:
+        with pytest.raises(ValueError, match="no GPU"):
+            bench_stack(quick=True)

@@ -8,6 +8,7 @@ from tardigrad.bench.ray import bench_ray
 from tardigrad.bench.rules import bench_rules
 from tardigrad.bench.schedule import bench_schedule
 from tardigrad.bench.simulation import bench_simulation
+from tardigrad.bench.stack import bench_stack
 from tardigrad.findings import Findings
 
 BENCHMARKS: dict[str, Callable[..., Findings]] = {
@@ -16,6 +17,7 @@ BENCHMARKS: dict[str, Callable[..., Findings]] = {
     "rules": bench_rules,
     "growth": bench_growth,
     "models": bench_models,
+    "stack": bench_stack,
     "ray": bench_ray,
 }
 """By name; the docstring's first line says what is measured. What runs tensors on a device of

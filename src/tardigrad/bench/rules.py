@@ -22,7 +22,7 @@ CATALOGUE: Mapping[str, Rule] = {
     "gap_aware, global": gap_aware(lr=0.001, per="global"),
 }
 QUICK = (BASE, "fasgd", "gap_aware", "dana_ga", "gap_aware, per layer")
-UPDATES = {"cpu": 500, "cuda": 20_000}
+UPDATES = {"cpu": 500, "cuda": 10_000}
 """In a slice of the fast engine, some tens of milliseconds."""
 BY_ITSELF = 50
 """In a slice of the exact engine, which does what the fast one cannot."""

@@ -51,8 +51,7 @@ def stacks(
     learned = {name: spec.make_task() for name, spec in made.items()}
     tasks = check_stackable(schedule, [learned[learned_of(spec)] for spec in specs], rules)
     budget = check_budget(spec.memory_gib, tasks[0].device)
-    each = max(stacked_bytes(schedule, tasks[0], rule, len(specs)) for rule in rules)
-    many = budget // each
+    many = budget // stacked_bytes(schedule, tasks[0], rules)
     if many < 2:
         raise Unsuited("the GPU's memory holds one of them at a time")
     size = -(-len(specs) // -(-len(specs) // many))  # as even as they go

@@ -171,11 +171,12 @@ def check_batched(task: ModuleTask, rule: Rule) -> None:
 def _check_memory(
     schedule: Schedule, rule: Rule, theta: Tensor, sharding: Sharding, budget: int
 ) -> None:
-    """Views and gradients in two stages and a pool, and the workers' own rows."""
+    """Views and gradients in two stages and a pool, and the workers' own rows: twice, because
+    capturing keeps a copy."""
     own = sum(t.numel() for t in named(rule.start_own(theta, sharding.layouts[0]), "").values())
     rest = schedule.workers * own
-    most = 2 * 3 * schedule.workers * theta.numel() + rest
+    most = 2 * (2 * 3 * schedule.workers * theta.numel() + rest)
     if most * theta.element_size() > budget:
         place = Placement(schedule, look_ahead(schedule))
-        needed = 2 * place.size * theta.numel() + rest
+        needed = 2 * (2 * place.size * theta.numel() + rest)
         check_fits(needed * theta.element_size(), budget, schedule)

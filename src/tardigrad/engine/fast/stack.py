@@ -102,16 +102,19 @@ def check_stackable(
     return modules
 
 
-def stacked_bytes(schedule: Schedule, task: ModuleTask, rule: Rule, replicas: int) -> int:
-    """What one of so many replicas takes: views and gradients in stages and a pool, own rows and
-    state, samples; and for the gradients' work space three copies of a batch's inputs."""
+def stacked_bytes(schedule: Schedule, task: ModuleTask, rules: Sequence[Rule]) -> int:
+    """What each replica of a stack takes, by the rule that keeps most: views and gradients in
+    stages and a pool, own rows and state, all twice (capturing keeps a copy); samples; and for the
+    gradients' work space, by rule of thumb, three copies of a batch's inputs."""
     batches = look_ahead(schedule)
     place = Placement(schedule, batches)
-    theta, train = task.start(), task.data.train
-    stacking = Stacking(task.layout.size, replicas)
-    own = len(named(rule.start_own(theta, task.layout), ""))
-    state = len(named(rule.start(theta, task.layout), ""))
-    vectors = 2 * place.size + schedule.workers * own + state + 1
-    inputs = 3 * place.stage * task.batch_size * train.inputs[0].numel()
-    samples = 8 * len(batches.rows) * task.batch_size
-    return (vectors * stacking.stride + inputs) * theta.element_size() + samples
+    theta, layout, inputs = task.start(), task.layout, task.data.train.inputs
+    kept = max(
+        len(named(rule.start(theta, layout), ""))
+        + schedule.workers * len(named(rule.start_own(theta, layout), ""))
+        for rule in rules
+    )
+    vectors = 2 * (2 * place.size + 1 + kept) * Stacking(layout.size, len(rules)).stride
+    work = 3 * place.stage * task.batch_size * inputs[0].numel()
+    samples = len(batches.rows) * task.batch_size * 8
+    return (vectors + work) * theta.element_size() + samples
