@@ -1,6 +1,7 @@
 """The fast engine's promises: same bits however it is cut or resumed, and refusals before a run."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from torch import Tensor
 import tardigrad as tg
 from tardigrad.engine import Tick
 from tardigrad.engine.choose import WORTH_COMPILING
+from tardigrad.engine.fast import build, waiting
 from tardigrad.engine.fast.lookahead import just_in_time
 from tardigrad.engine.fast.memory import GIB, machine_bytes, predicted_bytes
 from tardigrad.engine.fast.slots import assign_slots
+from tardigrad.engine.fast.waiting import place_views
 from tardigrad.engine.kernels import cpp
 from tardigrad.layout import Sharding
 from tardigrad.rules import Now, Optimizer, Rule, Signal
@@ -40,12 +43,15 @@ def stop_after(updates: int) -> Any:
     return watch
 
 
-@pytest.mark.parametrize("name", ["gamma", "no wait", "shards", "sync"])
+@pytest.mark.parametrize("measures", [[], ["gap"]])
+@pytest.mark.parametrize("name", ["gamma", "uniform", "no wait", "shards", "sync"])
 @pytest.mark.parametrize("rule", ["gap_aware", "dana"])
-def test_twice_and_resumed_give_the_same_bits(name: str, rule: str, tmp_path: Path) -> None:
+def test_twice_and_resumed_give_the_same_bits(
+    name: str, rule: str, measures: list[str], tmp_path: Path
+) -> None:
     policy, cluster, shards = POLICY_CASES[name]
     schedule = tg.schedule(policy, cluster, updates=UPDATES, shards=shards, seed=6)
-    options: dict[str, Any] = {"evaluate_every": 50, "checkpoint_every": 7, "measures": ["gap"]}
+    options: dict[str, Any] = {"evaluate_every": 50, "checkpoint_every": 7, "measures": measures}
     whole = run(schedule, RULE_CASES[rule], "fast", **options)
     assert bits(run(schedule, RULE_CASES[rule], "fast", **options)) == bits(whole)
     for updates in (10, 61, 149):  # checkpoints fall inside batches and windows
@@ -61,6 +67,26 @@ def test_twice_and_resumed_give_the_same_bits(name: str, rule: str, tmp_path: Pa
             )
     resumed = run(schedule, RULE_CASES[rule], "fast", folder=tmp_path, resume=True, **options)
     assert bits(resumed) == bits(whole)
+
+
+@pytest.mark.parametrize("rule", ["gap_aware", "dana", "composed"])
+@pytest.mark.parametrize("name", ["gamma", "uniform", "no wait"])
+def test_however_views_wait_the_bits_are_the_same(
+    name: str, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In blocks, gathered from slots, or with everything that several shards would need."""
+    policy, cluster, _ = POLICY_CASES[name]
+    schedule = tg.schedule(policy, cluster, updates=UPDATES, seed=6)
+    found = {}
+    for room in (0.0, 100.0):
+        placed = partial(waiting.place_views, room=room)
+        assert (placed(schedule, just_in_time(schedule, CHUNK)).blocks is None) == (room == 0)
+        monkeypatch.setattr(build, "place_views", placed)
+        found[room] = run(schedule, RULE_CASES[rule], "fast")
+    general = run(schedule, RULE_CASES[rule], "fast", measures=["gap"])
+    for other in (found[0.0], general):
+        assert torch.equal(other.params, found[100.0].params)
+        assert other.history.loss == found[100.0].history.loss
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
@@ -204,12 +230,13 @@ def test_ten_thousand_workers_of_the_mnist_perceptron_fit_ten_gib() -> None:
     on = tg.FunctionTask(torch.zeros(159_010), lambda view, worker, step: view)
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=10_000), updates=25_000)
     batches = just_in_time(schedule, 16)
-    slots = [assign_slots(schedule, batches, 0)]
-    assert slots[0].count <= 10_001
+    slots = assign_slots(schedule, batches, 0).count
+    assert slots <= 10_001
     sharding = Sharding.divide(on.layout)
     for rule in (tg.rules.fasgd(0.01), tg.rules.gap_aware(0.01)):
-        needed = predicted_bytes(schedule, on, rule, sharding, slots, 16)
-        assert 5.9 * GIB < needed < 10 * GIB
+        for rows in (slots, place_views(schedule, batches).count):
+            needed = predicted_bytes(schedule, on, rule, sharding, [rows], 16)
+            assert 5.9 * GIB < needed < 10 * GIB
 
 
 def test_the_machine_has_memory() -> None:

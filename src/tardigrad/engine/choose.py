@@ -96,8 +96,8 @@ def choose(
             say("engine: fast")
             return fast
     batches = just_in_time(schedule, 1)
-    slots = [assign_slots(schedule, batches, s) for s in range(schedule.shards)]
-    check_fits(predicted_bytes(schedule, task, rule, sharding, slots, 1), budget, schedule)
+    rows = [assign_slots(schedule, batches, s).count for s in range(schedule.shards)]
+    check_fits(predicted_bytes(schedule, task, rule, sharding, rows, 1), budget, schedule)
     return Exact(schedule, task, rule, sharding, measures)
 
 

@@ -16,11 +16,13 @@ from tardigrad.engine.fast.gradients import (
     check_batchable,
     compiled_gradients,
 )
-from tardigrad.engine.fast.lookahead import just_in_time
+from tardigrad.engine.fast.lookahead import Batches, just_in_time
 from tardigrad.engine.fast.memory import check_fits, predicted_bytes
 from tardigrad.engine.fast.sizes import choose_sizes
 from tardigrad.engine.fast.slots import assign_slots
+from tardigrad.engine.fast.stream import Stream
 from tardigrad.engine.fast.suited import Unsuited, check_pure, check_suited
+from tardigrad.engine.fast.waiting import Waiting, place_views, why_not_one_by_one
 from tardigrad.engine.kernels import CppKernel, NoCompiler, NotElementwise, Program, trace
 from tardigrad.engine.run import Say
 from tardigrad.layout import Sharding
@@ -44,7 +46,7 @@ def build_on_cpu(
     budget: int,
     measures: Sequence[str] = (),
     chunk: int | None = None,
-) -> Fast:
+) -> Fast | Stream:
     """The fast engine, ready to run within `budget` bytes: all that can fail has been tried.
 
     Raises ValueError for what is wrong, Unsuited where the exact engine must do it.
@@ -55,21 +57,29 @@ def build_on_cpu(
     if chunk is None:
         chunk = suitable_chunk(theta)
     batches = just_in_time(schedule, chunk)
-    slots = [assign_slots(schedule, batches, s) for s in range(schedule.shards)]
-    largest = int(np.diff(batches.start).max(initial=1))
-    needed = predicted_bytes(schedule, task, rule, sharding, slots, largest)
-    check_fits(needed, budget, schedule)
     program = _program(rule, theta.dtype, say)
-    gradients: Gradients
-    try:
-        check_batchable(task, rule)
+    sizes = _sizes(task, rule, batches, say)
+    largest = int(np.diff(batches.start).max(initial=1))
+    if program is not None and sizes and not measures and not why_not_one_by_one(schedule):
         assert isinstance(task, ModuleTask)
-        sizes = choose_sizes(np.diff(batches.start), SIZES, CALL)
-        _warm_up(task, rule, sizes)
+        if not (task.augments or task.has_statistics):
+
+            def needed(waiting: Waiting) -> int:
+                rows = [waiting.count + max(sizes)]
+                return predicted_bytes(schedule, task, rule, sharding, rows, largest)
+
+            waiting = place_views(schedule, batches)
+            if needed(waiting) > budget:
+                waiting = place_views(schedule, batches, room=0)
+            check_fits(needed(waiting), budget, schedule)
+            return Stream(schedule, task, rule, batches, waiting, sizes, program)
+    slots = [assign_slots(schedule, batches, s) for s in range(schedule.shards)]
+    rows = [slot.count for slot in slots]
+    check_fits(predicted_bytes(schedule, task, rule, sharding, rows, largest), budget, schedule)
+    gradients: Gradients = OneByOne(schedule, task, rule)
+    if sizes:
+        assert isinstance(task, ModuleTask)
         gradients = Batched(schedule, task, rule, sizes)
-    except NotBatchable as why:
-        say(f"gradients one by one: {why}")
-        gradients = OneByOne(schedule, task, rule)
     return Fast(schedule, task, rule, sharding, batches, slots, gradients, program, measures)
 
 
@@ -94,11 +104,22 @@ def _program(rule: Rule, dtype: torch.dtype, say: Say) -> Program | None:
     return program
 
 
-def _warm_up(task: ModuleTask, rule: Rule, sizes: tuple[int, ...]) -> None:
-    """Compile now, so that a compiler that fails is found before the run."""
+def _sizes(task: Task, rule: Rule, batches: Batches, say: Say) -> tuple[int, ...]:
+    """Batch sizes for which gradients are compiled, none where they are computed one by one.
+
+    They are compiled now, so that a compiler that fails is found before the run.
+    """
     try:
-        for size in sizes:
-            compiled_gradients(task, rule, size)
-    except Exception as error:
-        first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
-        raise NotBatchable(f"compiling them failed ({type(error).__name__}: {first})") from None
+        check_batchable(task, rule)
+        assert isinstance(task, ModuleTask)
+        sizes = choose_sizes(np.diff(batches.start), SIZES, CALL)
+        try:
+            for size in sizes:
+                compiled_gradients(task, rule, size)
+        except Exception as error:
+            first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
+            raise NotBatchable(f"compiling them failed ({type(error).__name__}: {first})") from None
+    except NotBatchable as why:
+        say(f"gradients one by one: {why}")
+        return ()
+    return sizes

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tardigrad.checks import require
 from tardigrad.engine.exact import check_fits
-from tardigrad.engine.fast.gradients import Computed, Gradients
+from tardigrad.engine.fast.gradients import Computed, Gradients, padded
 from tardigrad.engine.fast.lookahead import Batches
 from tardigrad.engine.fast.shard import FastShard
 from tardigrad.engine.fast.slots import VersionSlots
@@ -155,14 +155,14 @@ class Fast:
             self._where[row] = (piece, index)
 
     def _views(self, rows: Ints) -> Tensor:
-        """The composite of the versions that each row read, one a row."""
-        shards, read = self.shards, self.schedule.read[rows]
-        slots = [torch.from_numpy(s.slots.of[read[:, i]]) for i, s in enumerate(shards)]
-        if len(shards) == 1:
-            return shards[0].views.index_select(0, slots[0])
-        return torch.cat(
-            [s.views.index_select(0, at) for s, at in zip(shards, slots, strict=True)], dim=1
-        )
+        """The composite of the versions that each row read, one a (`padded`) row."""
+        if len(self.shards) == 1:
+            return self.shards[0].gathered(rows)
+        views = self.shards[0].theta.new_zeros(len(rows), padded(self.sharding.bounds[-1]))
+        for s, shard in enumerate(self.shards):
+            part = self.sharding.slice(s)
+            views[:, part] = shard.gathered(rows)[:, : part.stop - part.start]
+        return views
 
     # -- updates
 

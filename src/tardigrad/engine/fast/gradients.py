@@ -18,6 +18,7 @@ from tardigrad.tasks import ModuleTask, Task, Turn
 
 CALL = 0.5
 """What a call on the CPU costs before its first gradient, in gradients."""
+ALIGN = 32
 LARGE = 2_000_000
 """Parameters from which on one gradient alone keeps a CPU busy."""
 
@@ -31,7 +32,7 @@ class Computed(NamedTuple):
 
 
 class Gradients(Protocol):
-    """Computes rows of a schedule at the views given, one a row."""
+    """Computes rows of a schedule at the views given, one a (`padded`) row."""
 
     def __call__(self, views: Tensor, rows: Ints) -> list[Computed]:
         """In order; several pieces where the rows do not fit one call. A piece may be longer than
@@ -52,16 +53,24 @@ class OneByOne:
     def __call__(self, views: Tensor, rows: Ints) -> list[Computed]:
         schedule = self._schedule
         turns = [Turn(int(schedule.worker[r]), int(schedule.step[r]), int(r)) for r in rows]
-        found = [self._task.gradient(view, turn) for view, turn in zip(views, turns, strict=True)]
+        size = self._task.layout.size
+        found = [
+            self._task.gradient(view[:size], turn) for view, turn in zip(views, turns, strict=True)
+        ]
         grads = torch.stack([self._rule.prepare(f.grad) for f in found])
         losses = torch.stack([f.loss for f in found])
         kinds = zip(*(f.buffers for f in found), strict=True)
         return [Computed(grads, losses, tuple(torch.stack(kind) for kind in kinds))]
 
 
-Compiled = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
+Compiled = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, tuple[Tensor, ...]]]
 _compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, float | None], Compiled]]
 _compiled = WeakKeyDictionary()
+
+
+def padded(size: int) -> int:
+    """Numbers from one row of a buffer to the next: matrix kernels want rows that are aligned."""
+    return -(-size // ALIGN) * ALIGN
 
 
 class Batched:
@@ -83,26 +92,30 @@ class Batched:
             if len(mine) < size:
                 inputs = torch.cat([inputs, inputs[-1:].expand(spare, *inputs.shape[1:])])
                 targets = torch.cat([targets, targets[-1:].expand(spare, *targets.shape[1:])])
-            function = compiled_gradients(self._task, self._rule, size)
+            grads = torch.empty_like(seen)
             with torch.no_grad():
-                out.append(Computed(*function(seen, inputs, targets)))
+                function = compiled_gradients(self._task, self._rule, size)
+                losses, statistics = function(seen, inputs, targets, grads)
+            out.append(Computed(grads[:, : self._task.layout.size], losses, statistics))
             at += size
         return out
 
 
 def compiled_gradients(task: ModuleTask, rule: Rule, size: int) -> Compiled:
-    """(views, inputs, targets), `size` of each → gradients, losses, statistics; compiled once per
-    task and size."""
+    """(views, inputs, targets, out), `size` of each → losses, statistics; compiled once per task
+    and size. The gradients go into `out`; its rows and the views' are `padded`."""
     known = _compiled.setdefault(task, {})
     key = (size, rule.clip_norm)
     if key not in known:
         inputs, targets = task.batches([0] * size, [0] * size, [0] * size)
-        views = task.start().expand(size, -1).contiguous()
+        theta = task.start()
+        views = theta.new_zeros(size, padded(len(theta)))
+        views[:, : len(theta)] = theta
+        given = (views, inputs, targets, views.clone())
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # torch's compiler warns of itself
-            graph = make_fx(_gradients(task, rule))(views, inputs, targets)
-            function = torch.compile(graph, dynamic=False)
-            function(views, inputs, targets)
+            function = torch.compile(make_fx(_gradients(task, rule))(*given), dynamic=False)
+            function(*given)
         known[key] = function
     return known[key]
 
@@ -112,26 +125,32 @@ def _gradients(task: ModuleTask, rule: Rule) -> Compiled:
     at = layout.offsets
 
     def loss(
-        params: dict[str, Tensor], inputs: Tensor, targets: Tensor, zeros: tuple[Tensor, ...]
+        pieces: list[Tensor], inputs: Tensor, targets: Tensor, zeros: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        params = dict(zip(layout.names, pieces, strict=True))
         if not zeros:
             return task.loss_of(params, inputs, targets), ()
         return task.loss_and_statistics_of(params, inputs, targets, zeros)
 
     def gradients(
-        views: Tensor, inputs: Tensor, targets: Tensor
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        views: Tensor, inputs: Tensor, targets: Tensor, out: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         count = len(views)
-        params = {
-            name: views[:, at[i] : at[i + 1]].reshape(count, *layout.shapes[i])
-            for i, name in enumerate(layout.names)
-        }
+        pieces = [
+            views[:, at[i] : at[i + 1]].reshape(count, *shape)
+            for i, shape in enumerate(layout.shapes)
+        ]
         zeros = tuple(z.new_zeros(count, *z.shape) for z in task.statistics_zeros())
         found, (losses, statistics) = vmap(grad_and_value(loss, has_aux=True))(
-            params, inputs, targets, zeros
+            pieces, inputs, targets, zeros
         )
-        grads = torch.cat([found[name].flatten(1) for name in layout.names], dim=1)
-        return vmap(rule.prepare)(grads), losses, statistics
+        if rule.clip_norm is None:
+            for i, grad in enumerate(found):
+                out[:, at[i] : at[i + 1]] = grad.flatten(1)
+        else:
+            whole = torch.cat([grad.flatten(1) for grad in found], dim=1)
+            out[:, : layout.size] = vmap(rule.prepare)(whole)
+        return losses, statistics
 
     return gradients
 
@@ -149,8 +168,9 @@ def check_batchable(task: Task, rule: Rule) -> None:
     turns = [Turn(0, 0, 0), Turn(0, 1, 1)]
     views = torch.stack([task.start(), task.start() * 1.01])
     inputs, targets = task.batches([0, 0], [0, 1], [0, 1])
+    grads = torch.empty_like(views)
     try:
-        grads, losses, _ = _gradients(task, rule)(views, inputs, targets)
+        losses, _ = _gradients(task, rule)(views, inputs, targets, grads)
     except Exception as error:
         first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
         raise NotBatchable(

@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 
 from tardigrad.checks import positive, require
-from tardigrad.engine.fast.slots import VersionSlots
 from tardigrad.layout import Sharding
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
@@ -22,18 +21,18 @@ def predicted_bytes(
     task: Task,
     rule: Rule,
     sharding: Sharding,
-    slots: Sequence[VersionSlots],
+    rows: Sequence[int],
     batch: int,
 ) -> int:
-    """Versions, own rows and state exactly; a batch's views, gradients and work space by rule of
-    thumb (three vectors a gradient)."""
+    """Versions (`rows` of them per shard), own rows and state exactly; a batch's views, gradients
+    and work space by rule of thumb (three vectors a gradient)."""
     theta = task.start()
     total = 3 * batch * theta.numel()
-    for s, slot in enumerate(slots):
+    for s, count in enumerate(rows):
         part, layout = theta[sharding.slice(s)], sharding.layouts[s]
         state = sum(t.numel() for t in named(rule.start(part, layout), "").values())
         own = sum(t.numel() for t in named(rule.start_own(part, layout), "").values())
-        total += slot.count * len(part) + len(part) + state + schedule.workers * own
+        total += count * len(part) + len(part) + state + schedule.workers * own
     return total * theta.element_size()
 
 

@@ -7,12 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tardigrad.engine.fast.gradients import padded
 from tardigrad.engine.fast.slots import UNREAD, VersionSlots
 from tardigrad.engine.fast.tables import scalar_table
 from tardigrad.engine.kernels import CppKernel, Program
 from tardigrad.layout import Layout
 from tardigrad.rules import Now, Push, Rule
 from tardigrad.schedule import Schedule
+from tardigrad.schedule.schedule import Ints
 from tardigrad.tensors import named, restored
 
 
@@ -37,16 +39,17 @@ class FastShard:
     ) -> None:
         self.rule, self.layout, self.slots = rule, layout, slots
         self.theta = theta.clone()
-        self.state = _copied(rule.start(theta, layout))
+        self.state = copied(rule.start(theta, layout))
         self.version = 0
-        self.views = theta.new_empty(slots.count, len(theta))
+        # Padding is read by nobody, but gathered with the rest, so it must be numbers.
+        self._table = theta.new_zeros(slots.count, padded(len(theta)))
+        self.views = self._table[:, : len(theta)]
         if slots.of[0] != UNREAD:
             self.views[slots.of[0]] = theta
         own = rule.start_own(theta, layout)
         self._own = own
         self._start_own = list(named(own, "").values())
-        # zeros are only written to when touched, so workers that never come cost nothing
-        self.owns = [_rows_of(start, schedule.workers) for start in self._start_own]
+        self.owns = [rows_of(start, schedule.workers) for start in self._start_own]
         self.came = np.zeros(schedule.workers, dtype=bool)
         mine = np.nonzero(schedule.group_shard == shard)[0]
         self._read = schedule.read[:, shard]
@@ -119,6 +122,10 @@ class FastShard:
             self.views[self.slots.of[self.version]] = sent
         self.came[workers] = True
 
+    def gathered(self, rows: Ints) -> Tensor:
+        """The versions that these rows read, in rows of their own that are `padded`."""
+        return self._table.index_select(0, torch.from_numpy(self.slots.of[self._read[rows]]))
+
     def gap(self, row: int) -> float:
         """Root mean square of θ − view."""
         view = self.views[self.slots.of[self._read[row]]]
@@ -129,7 +136,7 @@ class FastShard:
         """A worker has gone for good; its rows start anew if it comes back."""
         if not self.came[worker]:
             return
-        state = _copied(self.rule.leave(self.state, self._own_of(worker)))
+        state = copied(self.rule.leave(self.state, self._own_of(worker)))
         for old, new in zip(_leaves(self.state), _leaves(state), strict=True):
             old.copy_(new)
         for table, start in zip(self.owns, self._start_own, strict=True):
@@ -181,11 +188,14 @@ def _leaves(tree: Any) -> list[Tensor]:
     return list(named(tree, "").values())
 
 
-def _copied(tree: Any) -> Any:
+def copied(tree: Any) -> Any:
+    """The same tree of other tensors."""
     return restored(tree, {n: t.clone() for n, t in named(tree, "t").items()}, "t")
 
 
-def _rows_of(start: Tensor, count: int) -> Tensor:
+def rows_of(start: Tensor, count: int) -> Tensor:
+    """A row for each worker. Zeros take no memory until they are written to, so that workers who
+    never come cost nothing."""
     table = start.new_zeros(count, len(start))
     if bool(start.any()):
         table[:] = start

@@ -1,0 +1,241 @@
+"""The fast executor on the CPU for single gradients at one shard: all of it planned beforehand.
+
+Where every view, gradient and sample will lie is known from the schedule (`Waiting`), so a batch is
+two calls: the compiled gradients write into one buffer, and the window kernel applies them and
+writes each view where a later batch will read it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tardigrad.checks import require
+from tardigrad.engine.exact import check_fits
+from tardigrad.engine.fast.gradients import CALL, compiled_gradients, padded
+from tardigrad.engine.fast.lookahead import Batches
+from tardigrad.engine.fast.shard import copied, rows_of
+from tardigrad.engine.fast.sizes import cover
+from tardigrad.engine.fast.tables import scalar_table
+from tardigrad.engine.fast.waiting import Waiting
+from tardigrad.engine.kernels import CppKernel, Program
+from tardigrad.engine.run import Diverged, History, Run
+from tardigrad.rules import Rule
+from tardigrad.schedule import Schedule, traffic
+from tardigrad.tasks import ModuleTask
+from tardigrad.tensors import named
+
+DRAWN = 1024
+"""Gradients whose samples are drawn at a time."""
+
+
+class Stream:
+    """Executes a schedule batch by batch.
+
+    `position` counts updates done. Batches are a function of the schedule and the chunk, and a
+    window's size does not change its bits, so neither evaluations nor checkpoints do.
+    """
+
+    name = "fast"
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        task: ModuleTask,
+        rule: Rule,
+        batches: Batches,
+        waiting: Waiting,
+        sizes: Sequence[int],
+        program: Program,
+    ) -> None:
+        self.schedule, self.task, self.rule = schedule, task, rule
+        self.history = History()
+        self.position = 0
+        self.buffers: tuple[Tensor, ...] = ()
+        self._window, self._blocks, self._batch = batches.window, waiting.blocks, 0
+        theta = task.start()
+        self.theta = theta.clone()
+        self.shard_bytes = (theta.numel() * theta.element_size(),)
+        self._state = copied(rule.start(theta, task.layout))
+        self._states = [t for t in named(self._state, "").values() if t.numel()]
+        own = named(rule.start_own(theta, task.layout), "")
+        self._owns = [rows_of(start, schedule.workers) for start in own.values()]
+        stage, spare = int(np.diff(self._window).max(initial=1)), max(sizes)
+        # Rows to spare, because the last call of a batch may compute more than is needed.
+        self._views = theta.new_zeros(waiting.count + spare, padded(len(theta)))
+        self._grads = theta.new_zeros(stage + spare, padded(len(theta)))
+        self._stage = None if waiting.blocks is not None else torch.zeros_like(self._grads)
+        self._read = schedule.read[schedule.group_rows, 0]
+        self._rows = torch.from_numpy(waiting.rows)
+        for place in np.unique(waiting.rows[self._read == 0, 1]).tolist():
+            self._views[place, : len(theta)] = theta
+        scalars = scalar_table(schedule, rule, task.batch_size, task.epoch_size)
+        self._coefficients = program.scalars.table(scalars).to(theta.dtype).contiguous()
+        self._kernel = CppKernel(program, theta.dtype)
+        self._calls = {int(n): cover(int(n), sizes, CALL) for n in np.unique(np.diff(self._window))}
+        self._losses: list[float] = []
+        self._drawn_from = 0
+        self._drawn = torch.empty(0)
+
+    @property
+    def updates(self) -> int:
+        return self.position
+
+    @property
+    def total(self) -> int:
+        return self.schedule.updates
+
+    @property
+    def finished(self) -> bool:
+        return self.position == self.total
+
+    @property
+    def samples(self) -> int:
+        return self.position * self.task.batch_size
+
+    @property
+    def params(self) -> Tensor:
+        return self.theta.clone()
+
+    @property
+    def average(self) -> Tensor | None:
+        return self._state.average[0].clone() if self._state.average else None
+
+    def advance_to(self, until: int) -> None:
+        """Go on to `until` updates, or to the end of the batch."""
+        begin, end = (int(x) for x in self._window[self._batch : self._batch + 2])
+        if self.position == begin:
+            self._losses = self._compute(begin, end)
+        stop = min(until, end)
+        self._kernel.run(
+            self.theta,
+            self._states,
+            self._owns,
+            self._grads,
+            self._views,
+            self._rows,
+            self._coefficients,
+            self.position,
+            stop,
+        )
+        self.history.loss += self._losses[self.position - begin : stop - begin]
+        self.position = stop
+        self._batch += stop == end
+
+    def _compute(self, begin: int, end: int) -> list[float]:
+        """The gradients of updates `begin` to `end` − 1; their losses."""
+        losses: list[float] = []
+        views, at = self._views_of(begin, end), 0
+        train, size = self.task.data.train, self.task.batch_size
+        chosen = self._samples(begin, end)
+        with torch.no_grad():
+            for count in self._calls[end - begin]:
+                mine = chosen[at : at + count].reshape(-1)
+                inputs = train.inputs.index_select(0, mine)
+                targets = train.targets.index_select(0, mine)
+                function = compiled_gradients(self.task, self.rule, count)
+                found, _ = function(
+                    views[at : at + count],
+                    inputs.view(count, size, *inputs.shape[1:]),
+                    targets.view(count, size, *targets.shape[1:]),
+                    self._grads[at : at + count],
+                )
+                losses += found.tolist()
+                at += count
+        del losses[end - begin :]
+        if not math.isfinite(sum(losses)):
+            self._check(losses, begin)
+        return losses
+
+    def _views_of(self, begin: int, end: int) -> Tensor:
+        """In consecutive rows, with any numbers after them."""
+        if self._blocks is not None:
+            return self._views[int(self._blocks[self._batch]) :]
+        assert self._stage is not None
+        chosen = self._rows[begin:end, 1]
+        torch.index_select(self._views, 0, chosen, out=self._stage[: end - begin])
+        return self._stage
+
+    def _samples(self, begin: int, end: int) -> Tensor:
+        """Sample indices of updates from `begin` on, with some to spare; drawn many at a time."""
+        low = begin - self._drawn_from
+        if not 0 <= low <= low + end - begin <= len(self._drawn) - len(self._grads):
+            rows = self.schedule.group_rows[begin : begin + DRAWN + (end - begin)]
+            drawn = self.task.indices_of(self.schedule.worker[rows], self.schedule.step[rows], rows)
+            self._drawn = torch.cat([drawn, drawn[:1].expand(len(self._grads), -1)])
+            self._drawn_from, low = begin, 0
+        return self._drawn[low:]
+
+    def _check(self, losses: list[float], begin: int) -> None:
+        for update, loss in enumerate(losses, begin):
+            if not math.isfinite(loss):
+                worker = int(self.schedule.worker[self.schedule.group_rows[update]])
+                raise Diverged(update, worker, loss)
+
+    # -- saving
+
+    def run(self) -> Run:
+        counted = traffic(self.schedule, self.shard_bytes)
+        return Run(self.params, self.history, self.schedule, (), self.average, counted)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything needed to go on from here, by name: rows only of workers that came, views only
+        where they are still needed, gradients only inside a window."""
+        size = len(self.theta)
+        came = np.unique(self._rows[: self.position, 2].numpy()).tolist()
+        out = {"theta": self.theta} | named(self._state, "state")
+        out |= {f"own.{i}.{w}": own[w] for i, own in enumerate(self._owns) for w in came}
+        for update in self._alive():
+            out[f"view.{self._read[update]}"] = self._views[int(self._rows[update, 1]), :size]
+        begin, end = self._window[self._batch : self._batch + 2] if not self.finished else (0, 0)
+        if begin < self.position:
+            out["grads"] = self._grads[: end - begin, :size]
+        return out
+
+    def _alive(self) -> list[int]:
+        """Updates to come whose views are there."""
+        later = np.nonzero(self._read[self.position :] <= self.position)[0]
+        return (later + self.position).tolist()
+
+    @cached_property
+    def _digest(self) -> str:
+        return self.schedule.digest
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "schedule": self._digest,
+            "batches": len(self._window) - 1,
+            "position": self.position,
+            "batch": self._batch,
+            "losses": self._losses,
+            "shards": [{"version": self.position}],
+            "records": self.history.records,
+            "loss": self.history.loss,
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on from what `tensors` and `facts` saved; another run's are refused."""
+        require(
+            facts["schedule"] == self._digest and facts["batches"] == len(self._window) - 1,
+            "the checkpoint belongs to a run of another schedule or chunk: resume with those it "
+            "was made with, or start in a new folder",
+        )
+        before = self.position, self._batch
+        self.position, self._batch = facts["position"], facts["batch"]
+        ours = self.tensors()
+        try:
+            check_fits(ours, tensors)
+        except ValueError:
+            self.position, self._batch = before
+            raise
+        self._losses = facts["losses"]
+        self.history = History(facts["records"], facts["loss"])
+        for name, tensor in ours.items():
+            tensor.copy_(tensors[name])
+        for update in self._alive():  # several may read one version
+            place = int(self._rows[update, 1])
+            self._views[place, : len(self.theta)] = tensors[f"view.{self._read[update]}"]
