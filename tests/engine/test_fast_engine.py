@@ -79,8 +79,8 @@ def test_however_views_wait_the_bits_are_the_same(
     schedule = tg.schedule(policy, cluster, updates=UPDATES, seed=6)
     found = {}
     for room in (0.0, 100.0):
-        placed = partial(waiting.place_views, room=room)
-        assert (placed(schedule, just_in_time(schedule, CHUNK)).blocks is None) == (room == 0)
+        placed = partial(waiting.place_views, room=room, small_bytes=0)
+        assert (placed(schedule, just_in_time(schedule, CHUNK), 8).blocks is None) == (room == 0)
         monkeypatch.setattr(build, "place_views", placed)
         found[room] = run(schedule, RULE_CASES[rule], "fast")
     general = run(schedule, RULE_CASES[rule], "fast", measures=["gap"])
@@ -234,7 +234,7 @@ def test_ten_thousand_workers_of_the_mnist_perceptron_fit_ten_gib() -> None:
     assert slots <= 10_001
     sharding = Sharding.divide(on.layout)
     for rule in (tg.rules.fasgd(0.01), tg.rules.gap_aware(0.01)):
-        for rows in (slots, place_views(schedule, batches).count):
+        for rows in (slots, place_views(schedule, batches, 4 * 159_040).count):
             needed = predicted_bytes(schedule, on, rule, sharding, [rows], 16)
             assert 5.9 * GIB < needed < 10 * GIB
 

@@ -15,10 +15,11 @@ from tardigrad.engine.fast.gradients import (
     OneByOne,
     check_batchable,
     compiled_gradients,
+    padded,
 )
-from tardigrad.engine.fast.lookahead import Batches, just_in_time
+from tardigrad.engine.fast.lookahead import Batches, cut_into_calls, just_in_time
 from tardigrad.engine.fast.memory import check_fits, predicted_bytes
-from tardigrad.engine.fast.sizes import choose_sizes
+from tardigrad.engine.fast.sizes import choose_sizes, cover
 from tardigrad.engine.fast.slots import assign_slots
 from tardigrad.engine.fast.stream import Stream
 from tardigrad.engine.fast.suited import Unsuited, check_pure, check_suited
@@ -63,14 +64,16 @@ def build_on_cpu(
     if program is not None and sizes and not measures and not why_not_one_by_one(schedule):
         assert isinstance(task, ModuleTask)
         if not (task.augments or task.has_statistics):
+            batches = cut_into_calls(batches, lambda size: cover(size, sizes, CALL))
 
             def needed(waiting: Waiting) -> int:
                 rows = [waiting.count + max(sizes)]
                 return predicted_bytes(schedule, task, rule, sharding, rows, largest)
 
-            waiting = place_views(schedule, batches)
+            row_bytes = padded(len(theta)) * theta.element_size()
+            waiting = place_views(schedule, batches, row_bytes)
             if needed(waiting) > budget:
-                waiting = place_views(schedule, batches, room=0)
+                waiting = place_views(schedule, batches, row_bytes, room=0, small_bytes=0)
             check_fits(needed(waiting), budget, schedule)
             return Stream(schedule, task, rule, batches, waiting, sizes, program)
     slots = [assign_slots(schedule, batches, s) for s in range(schedule.shards)]

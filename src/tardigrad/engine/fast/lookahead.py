@@ -5,6 +5,8 @@ an update needs a gradient that has not been computed, all that are ready by the
 it. The batches are a function of the schedule and the chunk size alone: resuming changes nothing.
 """
 
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +91,17 @@ def just_in_time(schedule: Schedule, chunk: int) -> Batches:
         start.append(end)
         window.append(reach)
     return Batches(rows, np.array(start), np.array(window))
+
+
+def cut_into_calls(batches: Batches, calls: Callable[[int], Sequence[int]]) -> Batches:
+    """Batches of single gradients in the order of their updates, each cut as `calls` says: the
+    sizes, of which the last may be larger than what is left."""
+    cuts = [0]
+    for size in np.diff(batches.window).tolist():
+        end = cuts[-1] + size
+        cuts += [min(end, at) for at in itertools.accumulate(calls(size), initial=cuts[-1])][1:]
+    bounds = np.array(cuts)
+    return Batches(batches.rows, bounds, bounds)
 
 
 def _in_order_of_use(schedule: Schedule) -> tuple[Ints, Ints]:

@@ -1,11 +1,12 @@
 """The fast executor on the CPU for single gradients at one shard: all of it planned beforehand.
 
 Where every view, gradient and sample will lie is known from the schedule (`Waiting`), so a batch is
-two calls: the compiled gradients write into one buffer, and the window kernel applies them and
-writes each view where a later batch will read it.
+two calls: the compiled gradients, and the window kernel that applies them and writes each view
+where a later batch will read it.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -16,10 +17,9 @@ from torch import Tensor
 
 from tardigrad.checks import require
 from tardigrad.engine.exact import check_fits
-from tardigrad.engine.fast.gradients import CALL, compiled_gradients, padded
+from tardigrad.engine.fast.gradients import compiled_gradients, padded
 from tardigrad.engine.fast.lookahead import Batches
 from tardigrad.engine.fast.shard import copied, rows_of
-from tardigrad.engine.fast.sizes import cover
 from tardigrad.engine.fast.tables import scalar_table
 from tardigrad.engine.fast.waiting import Waiting
 from tardigrad.engine.kernels import CppKernel, Program
@@ -64,11 +64,10 @@ class Stream:
         self._states = [t for t in named(self._state, "").values() if t.numel()]
         own = named(rule.start_own(theta, task.layout), "")
         self._owns = [rows_of(start, schedule.workers) for start in own.values()]
-        stage, spare = int(np.diff(self._window).max(initial=1)), max(sizes)
-        # Rows to spare, because the last call of a batch may compute more than is needed.
-        self._views = theta.new_zeros(waiting.count + spare, padded(len(theta)))
-        self._grads = theta.new_zeros(stage + spare, padded(len(theta)))
-        self._stage = None if waiting.blocks is not None else torch.zeros_like(self._grads)
+        # Rows to spare, because a call may compute more gradients than are needed.
+        self._views = theta.new_zeros(waiting.count + max(sizes), padded(len(theta)))
+        self._gathered = theta.new_zeros(max(sizes), padded(len(theta)))
+        self._grads = torch.zeros_like(self._gathered)
         self._read = schedule.read[schedule.group_rows, 0]
         self._rows = torch.from_numpy(waiting.rows)
         for place in np.unique(waiting.rows[self._read == 0, 1]).tolist():
@@ -76,7 +75,7 @@ class Stream:
         scalars = scalar_table(schedule, rule, task.batch_size, task.epoch_size)
         self._coefficients = program.scalars.table(scalars).to(theta.dtype).contiguous()
         self._kernel = CppKernel(program, theta.dtype)
-        self._calls = {int(n): cover(int(n), sizes, CALL) for n in np.unique(np.diff(self._window))}
+        self._sizes = sorted(sizes)
         self._losses: list[float] = []
         self._drawn_from = 0
         self._drawn = torch.empty(0)
@@ -128,49 +127,41 @@ class Stream:
 
     def _compute(self, begin: int, end: int) -> list[float]:
         """The gradients of updates `begin` to `end` − 1; their losses."""
-        losses: list[float] = []
-        views, at = self._views_of(begin, end), 0
-        train, size = self.task.data.train, self.task.batch_size
-        chosen = self._samples(begin, end)
+        count = self._sizes[bisect_left(self._sizes, end - begin)]
+        chosen, train = self._samples(begin, count), self.task.data.train
+        shape = (count, self.task.batch_size)
+        inputs = train.inputs.index_select(0, chosen).view(*shape, *train.inputs.shape[1:])
+        targets = train.targets.index_select(0, chosen).view(*shape, *train.targets.shape[1:])
+        function = compiled_gradients(self.task, self.rule, count)
         with torch.no_grad():
-            for count in self._calls[end - begin]:
-                mine = chosen[at : at + count].reshape(-1)
-                inputs = train.inputs.index_select(0, mine)
-                targets = train.targets.index_select(0, mine)
-                function = compiled_gradients(self.task, self.rule, count)
-                found, _ = function(
-                    views[at : at + count],
-                    inputs.view(count, size, *inputs.shape[1:]),
-                    targets.view(count, size, *targets.shape[1:]),
-                    self._grads[at : at + count],
-                )
-                losses += found.tolist()
-                at += count
-        del losses[end - begin :]
+            views = self._views_of(begin, end)[:count]
+            self._grads, found, _ = function(views, inputs, targets)
+        losses: list[float] = found[: end - begin].tolist()
         if not math.isfinite(sum(losses)):
-            self._check(losses, begin)
+            self._refuse(losses, begin)
         return losses
 
     def _views_of(self, begin: int, end: int) -> Tensor:
         """In consecutive rows, with any numbers after them."""
         if self._blocks is not None:
             return self._views[int(self._blocks[self._batch]) :]
-        assert self._stage is not None
-        chosen = self._rows[begin:end, 1]
-        torch.index_select(self._views, 0, chosen, out=self._stage[: end - begin])
-        return self._stage
+        where = self._rows[begin:end, 1]
+        torch.index_select(self._views, 0, where, out=self._gathered[: end - begin])
+        return self._gathered
 
-    def _samples(self, begin: int, end: int) -> Tensor:
-        """Sample indices of updates from `begin` on, with some to spare; drawn many at a time."""
+    def _samples(self, begin: int, count: int) -> Tensor:
+        """Sample indices of `count` updates in one row; drawn many at a time, since few are as dear
+        as many. After the last update, any."""
         low = begin - self._drawn_from
-        if not 0 <= low <= low + end - begin <= len(self._drawn) - len(self._grads):
-            rows = self.schedule.group_rows[begin : begin + DRAWN + (end - begin)]
-            drawn = self.task.indices_of(self.schedule.worker[rows], self.schedule.step[rows], rows)
-            self._drawn = torch.cat([drawn, drawn[:1].expand(len(self._grads), -1)])
+        if not 0 <= low <= len(self._drawn) - count:
+            rows = self.schedule.group_rows[begin : begin + DRAWN]
+            steps = self.schedule.step[rows]
+            drawn = self.task.indices_of(self.schedule.worker[rows], steps, rows)
+            self._drawn = torch.cat([drawn, drawn[:1].expand(count, -1)])
             self._drawn_from, low = begin, 0
-        return self._drawn[low:]
+        return self._drawn[low : low + count].reshape(-1)
 
-    def _check(self, losses: list[float], begin: int) -> None:
+    def _refuse(self, losses: list[float], begin: int) -> None:
         for update, loss in enumerate(losses, begin):
             if not math.isfinite(loss):
                 worker = int(self.schedule.worker[self.schedule.group_rows[update]])
@@ -226,15 +217,16 @@ class Stream:
         )
         before = self.position, self._batch
         self.position, self._batch = facts["position"], facts["batch"]
-        ours = self.tensors()
         try:
-            check_fits(ours, tensors)
+            check_fits(self.tensors(), tensors)
         except ValueError:
             self.position, self._batch = before
             raise
         self._losses = facts["losses"]
         self.history = History(facts["records"], facts["loss"])
-        for name, tensor in ours.items():
+        if "grads" in tensors:
+            self._grads = torch.zeros_like(self._gathered)
+        for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])
         for update in self._alive():  # several may read one version
             place = int(self._rows[update, 1])

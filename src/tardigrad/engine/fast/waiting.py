@@ -19,8 +19,9 @@ from tardigrad.engine.fast.slots import UNREAD, assign_slots
 from tardigrad.schedule import Schedule
 from tardigrad.schedule.schedule import Ints
 
-ROOM = 1.5
-"""Blocks may take so many times the rows that slots would: 10,000 perceptrons then fit 10 GiB."""
+ROOM, SMALL_BYTES = 1.5, 2**30
+"""Blocks may take so many times the rows that slots would (10,000 perceptrons then fit 10 GiB), or
+so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,21 @@ def why_not_one_by_one(schedule: Schedule) -> str | None:
     return None
 
 
-def place_views(schedule: Schedule, batches: Batches, room: float = ROOM) -> Waiting:
-    """Blocks where they take at most `room` times the rows of slots, else slots."""
+def place_views(
+    schedule: Schedule,
+    batches: Batches,
+    row_bytes: int,
+    room: float = ROOM,
+    small_bytes: int = SMALL_BYTES,
+) -> Waiting:
+    """Blocks where they take at most `room` times the rows of slots, or few bytes; else slots."""
     table = np.empty((schedule.groups, 4), dtype=np.int64)
     table[:, 0] = np.arange(schedule.groups) - np.repeat(batches.window[:-1], _sizes(batches))
     table[:, 2] = schedule.worker[schedule.group_rows]
     slots = assign_slots(schedule, batches, 0)
     blocks, count = _blocks(schedule, batches)
-    if blocks is not None and count <= room * slots.count:
+    most = max(room * slots.count, small_bytes // row_bytes)
+    if blocks is not None and count <= most:
         table[:, 1] = np.repeat(blocks, _sizes(batches)) + table[:, 0]
         read = schedule.read[schedule.group_rows, 0]
         table[:, 3] = UNREAD

@@ -20,6 +20,8 @@ from torch import Tensor
 from tardigrad.engine.kernels.trace import Program
 
 BLOCK = 1024
+CACHE_BYTES = 32 * 2**20
+"""Views that take more than this are not found in a cache when they are read."""
 _FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-shared", "-fPIC")
 _FORMS = {
     "add": "{0} + {1}",
@@ -81,6 +83,7 @@ class CppKernel:
             ctypes.c_long(views.stride(0)),
             ctypes.c_void_p(rows.data_ptr()),
             ctypes.c_void_p(coefficients.data_ptr()),
+            ctypes.c_int(views.numel() * views.element_size() > CACHE_BYTES),
         )
 
 
@@ -116,12 +119,29 @@ def _source(program: Program, dtype: torch.dtype) -> str:
     stores = "\n".join(f"        {s}_[i] = {after[s]};" for s in ["theta", *states, *owns])
     return f"""
 #include <cmath>
+#include <cstdint>
+#include <cstring>
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
 typedef {real} real;
+
+// Past the caches: the next reader comes long after they have forgotten it.
+static void write_past(real *to, const real *from, long count) {{
+  long bytes = count * sizeof(real), done = 0;
+#ifdef __AVX__
+  if (((uintptr_t)to & 31) == 0)
+    for (; done + 32 <= bytes; done += 32)
+      _mm256_stream_si256((__m256i *)((char *)to + done),
+                          _mm256_load_si256((const __m256i *)((const char *)from + done)));
+#endif
+  std::memcpy((char *)to + done, (const char *)from + done, bytes - done);
+}}
 
 extern "C" void window(
     long size, long begin, long end, int threads, real *thetas, real **tensors, long own_stride,
     const real *grads, long grad_stride, real *views, long view_stride,
-    const long *rows, const real *coefficients) {{
+    const long *rows, const real *coefficients, int past_caches) {{
   #pragma omp parallel for schedule(static) num_threads(threads)
   for (long at = 0; at < size; at += {BLOCK}) {{
     const long count = size - at < {BLOCK} ? size - at : {BLOCK};
@@ -133,8 +153,8 @@ extern "C" void window(
       const real *view_ = views + row[1] * view_stride + at;
       real *out_ = row[3] < 0 ? nullptr : views + row[3] * view_stride + at;
 {pointers}
-      real sent_[{BLOCK}];
-      real *to_ = out_ ? out_ : sent_;
+      alignas(64) real sent_[{BLOCK}];
+      real *to_ = out_ && !past_caches ? out_ : sent_;
       #pragma omp simd
       for (long i = 0; i < count; ++i) {{
 {loads}
@@ -142,7 +162,11 @@ extern "C" void window(
 {stores}
         to_[i] = {after["sent"]};
       }}
+      if (out_ && past_caches) write_past(out_, sent_, count);
     }}
+#ifdef __AVX__
+    _mm_sfence();  // others may read what went past the caches
+#endif
   }}
 }}
 """
