@@ -14,9 +14,10 @@ from tardigrad.bench.loops import engine_loop, machine, per_update, perceptron
 from tardigrad.checks import count, require
 from tardigrad.clusters import Gamma
 from tardigrad.engine.fast.build import MOST, suitable_chunk
+from tardigrad.engine.fast.gradients import padded
 from tardigrad.engine.fast.lookahead import just_in_time
 from tardigrad.engine.fast.memory import amount, machine_bytes, predicted_bytes
-from tardigrad.engine.fast.slots import assign_slots
+from tardigrad.engine.fast.waiting import place_views
 from tardigrad.findings import Findings
 from tardigrad.layout import Sharding
 from tardigrad.policies import Async
@@ -157,8 +158,10 @@ def _predicted(made: Schedule, task: ModuleTask) -> int:
     """What the engine itself asks before it starts."""
     batches = just_in_time(made, suitable_chunk(task.start()))
     largest = int(np.diff(batches.start).max())
-    slots = [assign_slots(made, batches, 0)]
-    return predicted_bytes(made, task, RULE, Sharding.divide(task.layout), slots, largest)
+    theta = task.start()
+    waiting = place_views(made, batches, padded(len(theta)) * theta.element_size())
+    rows = [waiting.count + largest]
+    return predicted_bytes(made, task, RULE, Sharding.divide(task.layout), rows, largest)
 
 
 def _status(field: str) -> int:
