@@ -12,8 +12,7 @@ from tardigrad.cli import main
 from tardigrad.cli.live import tables
 from tardigrad.folder import RunFolder
 from tardigrad.runtime import Live
-from tardigrad.runtime.shard import ShardStatus
-from tardigrad.runtime.worker import Where
+from tardigrad.runtime.standing import ShardStatus, Where
 from tardigrad.spec import Spec, compare_real, run_on_ray
 
 SPEC = """

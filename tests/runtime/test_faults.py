@@ -45,7 +45,7 @@ def test_a_killed_worker_is_replaced(crew, tmp_path):
 
 def test_a_killed_shard_comes_back_from_a_cut_and_the_logs(crew, tmp_path):
     faults = [fail_at(shard=0, version=43)]
-    survive(crew, tmp_path, tg.Async(), faults, cut_every=20)
+    survive(crew, tmp_path, tg.Async(), faults, updates=160, cut_every=20)
     assert len(list(tmp_path.glob("cut-*/cut.json"))) == 2
 
 

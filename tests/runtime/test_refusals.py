@@ -17,7 +17,8 @@ from tardigrad.runtime import Crew, fail_at, read_record, replay, train
 from tardigrad.runtime.control import Refused
 from tardigrad.runtime.messages import Push
 from tardigrad.runtime.setup import Life, Place
-from tardigrad.runtime.shard import Link, ShardHost
+from tardigrad.runtime.shard import ShardHost
+from tardigrad.runtime.standing import Link
 from tardigrad.tasks import TASKS
 
 TASK = TASKS["logistic_regression"](features=5, train_size=60, validation=0)
@@ -37,7 +38,7 @@ def host(ray_here, tmp_path):
 
 def push(host, life=None, numbers=6, dtype=np.float32, **changes):
     header = Push(0, 0, 0, 0, (0, 0), 0.0, 0.1, 0.5, True, 0)._replace(**changes)
-    return host.push(life or Life(1, 0), tuple(header), np.zeros(numbers, dtype=dtype), ())
+    return host.call(life or Life(1, 0), "push", tuple(header), np.zeros(numbers, dtype=dtype))
 
 
 @pytest.mark.parametrize(

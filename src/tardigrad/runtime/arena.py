@@ -12,7 +12,7 @@ are clear. Each byte has one writer at a time, so no lock is needed.
 import mmap
 import os
 import secrets
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +30,10 @@ class Address(NamedTuple):
     data_at: int
     nonce: bytes
     dtype: str
+
+
+Payload = Address | Any
+"""How numbers travel: a slot's address, or a numpy array (as itself or as a reference of Ray's)."""
 
 
 def can_share() -> bool:

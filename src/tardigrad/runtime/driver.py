@@ -20,8 +20,7 @@ from tardigrad.runtime.messages import NO_ROW
 from tardigrad.runtime.recovery import Recovered
 from tardigrad.runtime.server import Snapshot
 from tardigrad.runtime.setup import Place, Setup
-from tardigrad.runtime.shard import Channel, Link, ShardStatus
-from tardigrad.runtime.worker import Where
+from tardigrad.runtime.standing import End, Link, ShardStatus, Where
 
 POLL_S = 0.25
 QUIET_S = 60.0
@@ -151,7 +150,7 @@ class Driver:
         if actor.incarnation:
             ray.get([s.handle.resend.remote(worker) for s in self.shards])
 
-    def _complete(self, worker: int, recovered: Recovered) -> list[Channel]:
+    def _complete(self, worker: int, recovered: Recovered) -> list[End]:
         """Give every shard the gradients that only some have got of a worker that died."""
         for half in recovered.halves(worker):
             for shard in half.missing:
@@ -399,7 +398,7 @@ def _saved(recovered: Recovered, shard: int) -> Any:
     return server.tensors(), server.facts(), list(server.snapshots)
 
 
-def _silent(where: Where, ends: Sequence[Channel]) -> bool:
+def _silent(where: Where, ends: Sequence[End]) -> bool:
     return where.idle and all(
         end.received == where.pushed and end.sent == heard
         for end, heard in zip(ends, where.heard, strict=True)

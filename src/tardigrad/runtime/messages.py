@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from tardigrad.runtime.arena import Payload
+
 NO_ROW = -1
 
 
@@ -54,6 +56,19 @@ class Timed(NamedTuple):
     seconds: float
     token: int
 
+
+class Call(NamedTuple):
+    """What a worker asks of a shard, by the kinds of `Event`: push, request or ticket."""
+
+    kind: str
+    what: tuple[Any, ...]
+    payload: Payload = None
+    extra: tuple[Any, ...] = ()
+    """Arrays beside the gradient: running buffers."""
+
+
+Packed = tuple[Released | Ticket, Payload]
+"""What a shard tells a worker, with the version's numbers."""
 
 Decided = Released | Applied | Dropped | Ticket | Timed
 

@@ -22,13 +22,15 @@ class Place(NamedTuple):
     node: str
     user: int
     pid: int
+    door: str = ""
+    """The name of a shard's socket for processes near it; none where nothing is shared."""
 
     def near(self, other: "Place") -> bool:
         return (self.node, self.user) == (other.node, other.user)
 
     @staticmethod
-    def here() -> "Place":
-        return Place(ray.get_runtime_context().get_node_id(), os.getuid(), os.getpid())
+    def here(door: str = "") -> "Place":
+        return Place(ray.get_runtime_context().get_node_id(), os.getuid(), os.getpid(), door)
 
 
 class Life(NamedTuple):

@@ -5,56 +5,38 @@ Every event is decided, logged and only then carried out; nothing leaves before 
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 import torch
 from torch import Tensor
 
 from tardigrad.engine.checkpoint import save_checkpoint
+from tardigrad.runtime.arena import Payload
 from tardigrad.runtime.control import Refused
 from tardigrad.runtime.cut import cut_file
+from tardigrad.runtime.door import Door
 from tardigrad.runtime.faults import Fuse
 from tardigrad.runtime.log import Log, mend_log, read_log
 from tardigrad.runtime.memory import keep_freed_memory
-from tardigrad.runtime.messages import Applied, Decided, Event, Push, Released, Ticket, Timed
+from tardigrad.runtime.messages import (
+    Applied,
+    Decided,
+    Event,
+    Packed,
+    Push,
+    Released,
+    Ticket,
+    Timed,
+)
 from tardigrad.runtime.server import Server, Snapshot
 from tardigrad.runtime.setup import Clock, Life, Place, Setup
+from tardigrad.runtime.standing import End, Link, ShardStatus
 from tardigrad.runtime.state import make_server, refeed
 from tardigrad.runtime.timers import Timers
-from tardigrad.runtime.transport import Payload, Shelf, Taken
+from tardigrad.runtime.transport import Shelf, Taken
 
 Saved = tuple[Mapping[str, Tensor], Mapping[str, Any], Sequence[Snapshot]]
-Packed = tuple[Released | Ticket, Payload]
-
-
-class Link(NamedTuple):
-    """What a shard must know of a worker to reach it."""
-
-    handle: Any
-    incarnation: int
-    place: Place
-
-
-class Channel(NamedTuple):
-    """A shard's end of a channel, for whoever takes a worker's place or waits for silence."""
-
-    received: int
-    heard: int
-    sent: int
-    last: tuple[Any, ...] | None
-    """The header of the last push that came."""
-
-
-class ShardStatus(NamedTuple):
-    version: int
-    queue: int
-    bytes_in: int
-    bytes_out: int
-    received: dict[int, int]
-    dropped: dict[int, int]
-    delays: dict[int, tuple[int, int]]
-    """Per worker: gradients applied, and the sum of their delays."""
 
 
 class ShardHost:
@@ -76,7 +58,7 @@ class ShardHost:
         with self._lock:
             self._prepare(setup, shard, incarnation, saved)
             self._open = True
-        return Place.here()
+        return self._here
 
     def _prepare(self, setup: Setup, shard: int, incarnation: int, saved: Saved | None) -> None:
         torch.set_num_threads(setup.threads)
@@ -101,6 +83,8 @@ class ShardHost:
         self._shelf = Shelf(self.server.shard.sent, setup.shared_memory)
         self._taken = Taken(shard)
         self._links: dict[int, Link] = {}
+        self._missed: dict[int, list[Released]] = {}
+        """Releases that a worker was not there to hear."""
         self._payloads: dict[int, Payload] = {}
         self._last: dict[int, tuple[Any, ...]] = {}
         for line in story.lines:
@@ -111,46 +95,41 @@ class ShardHost:
         self._bytes_in = 0
         self._dropped: dict[int, int] = {}
         self._delays: dict[int, tuple[int, int]] = {}
+        self._door = Door(lambda life, call: self.call(life, *call)) if self._shelf.shared else None
+        self._here = Place.here(self._door.name if self._door else "")
         self._timers = Timers(self._timer)
         for token, due_s in self.server.control.timers:
             self._timers.add(max(0.0, due_s - self._clock()), token)
 
     # What workers call.
 
-    def push(
+    def call(
         self,
         life: Life,
-        header: tuple[Any, ...],
-        payload: Payload,
-        extra: tuple[Any, ...],
+        kind: str,
+        what: tuple[Any, ...],
+        payload: Payload = None,
+        extra: tuple[Any, ...] = (),
     ) -> list[Packed]:
-        """A gradient; the reply carries the worker's release, if it is released at once."""
-        push = Push(*header)
-        with self._lock:
-            if self._stale(push.worker, life):
-                return []
-            control = self.server.control
-            if push.step <= control.received.get(push.worker, -1):
-                return []  # sent again after we came back, but it was in the log
-            control.check(push)
-            grad = self._grad(push, payload)
-            buffers = tuple(torch.from_numpy(array.copy()) for array in extra)
-            self.server.arrive(push, grad, buffers)
-            self._payloads[push.row] = payload
-            self._last[push.worker] = tuple(push)
-            return self._handle(Event("push", self._clock(), tuple(push)), push.worker)
-
-    def request(self, life: Life, worker: int, at_least: int) -> list[Packed]:
-        return self._called("request", life, worker, at_least)
-
-    def ticket(self, life: Life, worker: int) -> list[Packed]:
-        return self._called("ticket", life, worker)
-
-    def _called(self, kind: str, life: Life, worker: int, *what: Any) -> list[Packed]:
+        """A `Call` of a worker; the answer carries its release, if it is released at once."""
+        push = Push(*what) if kind == "push" else None
+        worker = what[0] if push is None else push.worker
         with self._lock:
             if self._stale(worker, life):
                 return []
-            return self._handle(Event(kind, self._clock(), (worker, *what)), worker)
+            if push is not None:
+                if push.step <= self.server.control.received.get(worker, -1):
+                    return []  # sent again after we came back, but it was in the log
+                self._arrive(push, payload, extra)
+            return self._handle(Event(kind, self._clock(), what), worker)
+
+    def _arrive(self, push: Push, payload: Payload, extra: tuple[Any, ...]) -> None:
+        self.server.control.check(push)
+        grad = self._grad(push, payload)
+        buffers = tuple(torch.from_numpy(array.copy()) for array in extra)
+        self.server.arrive(push, grad, buffers)
+        self._payloads[push.row] = payload
+        self._last[push.worker] = tuple(push)
 
     def _stale(self, worker: int, life: Life) -> bool:
         """Whether the caller is of another run, or a worker that has been replaced or has left."""
@@ -182,20 +161,23 @@ class ShardHost:
     # What the driver calls.
 
     @ray.method(concurrency_group="control")
-    def connect(self, worker: int, link: Link) -> Channel:
+    def connect(self, worker: int, link: Link) -> End:
         """A worker is (again) there. Calls of its earlier lives are refused from now on."""
         with self._lock:
             old = self._links.get(worker)
             if old is not None:
                 self._taken.forget(old.place.pid)
             self._links[worker] = link
-            self._shelf.connect(worker, link.place.near(Place.here()))
-            if link.incarnation > self.server.control.incarnation.get(worker, 0):
+            self._shelf.connect(worker, link.place.near(self._here))
+            control = self.server.control
+            heard = control.heard[worker]
+            self._missed[worker] = [r for r in control.releases[worker] if r.sequence > heard]
+            if link.incarnation > control.incarnation.get(worker, 0):
                 self._handle(Event("replace", self._clock(), (worker, link.incarnation)), None)
-            return self._channel(worker)
+            return self._end(worker)
 
     @ray.method(concurrency_group="control")
-    def complete(self, header: tuple[Any, ...], grad: Any, extra: tuple[Any, ...]) -> Channel:
+    def complete(self, header: tuple[Any, ...], grad: Any, extra: tuple[Any, ...]) -> End:
         """A dead worker's gradient that other shards have, computed again for this one."""
         with self._lock:
             push = Push(*header)
@@ -207,34 +189,35 @@ class ShardHost:
                 self.server.arrive(push, self._grad(push, grad), buffers)
                 self._last[push.worker] = tuple(push)
                 self._handle(Event("push", self._clock(), tuple(push)), None)
-            return self._channel(push.worker)
+            return self._end(push.worker)
 
     @ray.method(concurrency_group="control")
     def resend(self, worker: int) -> None:
-        """Every release that the worker has not confirmed, again."""
+        """What the worker, or the one in whose place it is, has missed. Each once: a slot that is
+        given twice would be free again when one of the two is done with."""
         with self._lock:
-            control = self.server.control
-            for released in control.releases.get(worker, []):
-                if released.sequence > control.heard[worker]:
-                    self._send(released)
+            for released in self._missed.pop(worker, []):
+                self._send(released)
 
     @ray.method(concurrency_group="control")
     def join(self, worker: int, link: Link) -> None:
         with self._lock:
             self._links[worker] = link
-            self._shelf.connect(worker, link.place.near(Place.here()))
+            self._shelf.connect(worker, link.place.near(self._here))
             self._handle(Event("join", self._clock(), (worker,)), None)
 
     @ray.method(concurrency_group="control")
-    def leave(self, worker: int) -> Channel:
+    def leave(self, worker: int) -> End:
         with self._lock:
-            channel = self._channel(worker)
+            end = self._end(worker)
             link = self._links.pop(worker, None)
+            if self._door is not None:
+                self._door.show_out(worker)
             self._handle(Event("leave", self._clock(), (worker,)), None)
             self._shelf.connect(worker, False)
             if link is not None:
                 self._taken.forget(link.place.pid)
-            return channel
+            return end
 
     @ray.method(concurrency_group="control")
     def lost(self, header: tuple[Any, ...]) -> None:
@@ -257,9 +240,9 @@ class ShardHost:
                 self._send(item)
 
     @ray.method(concurrency_group="control")
-    def channels(self) -> dict[int, Channel]:
+    def channels(self) -> dict[int, End]:
         with self._lock:
-            return {worker: self._channel(worker) for worker in self.server.control.received}
+            return {worker: self._end(worker) for worker in self.server.control.received}
 
     @ray.method(concurrency_group="control")
     def save(self, number: int) -> int:
@@ -301,6 +284,8 @@ class ShardHost:
             self._timers.close()
             self._log.close()
             self._shelf.close()
+            if self._door is not None:
+                self._door.close()
             return shard.theta, average, self.server.buffers, self.server.digest()
 
     @ray.method(concurrency_group="watch")
@@ -353,9 +338,15 @@ class ShardHost:
             self._held.append(item)
             return
         link = self._links.get(item.worker)
-        if link is not None:
-            packed, payload = self._packed(item, many)
-            link.handle.deliver.remote(self._life, self.shard, packed, payload)
+        if link is None:
+            return
+        if self._door is None or not link.place.near(self._here):
+            packed = self._packed(item, many)
+            link.handle.deliver.remote(self._life, self.shard, *packed)
+        elif self._door.reaches(item.worker, link.incarnation):
+            self._door.deliver(item.worker, self._packed(item))
+        elif isinstance(item, Released):
+            self._missed.setdefault(item.worker, []).append(item)
 
     def _packed(self, item: Released | Ticket, many: bool = False) -> Packed:
         if isinstance(item, Ticket):
@@ -373,11 +364,11 @@ class ShardHost:
         if every and version % every == 0:
             self._log.digest(version, self.server.digest(), self._clock())
 
-    def _channel(self, worker: int) -> Channel:
+    def _end(self, worker: int) -> End:
         control = self.server.control
         held = {i.sequence for i in self._held if isinstance(i, Released) and i.worker == worker}
         sent = [r.sequence for r in control.releases[worker] if r.sequence not in held]
-        return Channel(
+        return End(
             control.received[worker],
             control.heard[worker],
             max(sent, default=control.heard[worker]),

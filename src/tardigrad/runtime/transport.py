@@ -12,10 +12,7 @@ import ray
 import torch
 from torch import Tensor
 
-from tardigrad.runtime.arena import Address, Opened, Slot, Slots, can_share
-
-Payload = Address | Any
-"""A slot's address, or a numpy array (as itself or as a reference that Ray resolves)."""
+from tardigrad.runtime.arena import Address, Opened, Payload, Slot, Slots, can_share
 
 INLINE_BYTES = 100_000
 """Larger arguments go through the object store: once per call, or once for all by reference."""
@@ -27,7 +24,7 @@ class Shelf:
     def __init__(self, vector: Tensor, shared: bool) -> None:
         self._slots = Slots(len(vector), vector.dtype, readers=1)
         self._holds: dict[Address, int] = {}
-        self._shared = shared and can_share()
+        self.shared = shared and can_share()
         self._near: set[int] = set()
         self._reference: tuple[int, Any] = (-1, None)
         self.bytes_out = 0
@@ -36,7 +33,7 @@ class Shelf:
         """A worker is (again) where it is; claims of its earlier life are void."""
         self._near.discard(worker)
         self._slots.release(worker)
-        if near and self._shared:
+        if near and self.shared:
             self._near.add(worker)
 
     def put(self, worker: int, version: int, vector: Tensor, many: bool = False) -> Payload:
@@ -112,6 +109,13 @@ class Taken:
     def __init__(self, reader: int) -> None:
         self._reader = reader
         self._opened = Opened()
+
+    def there(self, payload: Payload) -> bool:
+        """False where the owner of the slot has ended; once seen, a slot stays."""
+        try:
+            return not isinstance(payload, Address) or self._opened[payload] is not None
+        except OSError:
+            return False
 
     def look(self, payload: Payload, part: slice | None = None) -> Tensor:
         """The numbers; in a slot they stay valid until `done`."""

@@ -9,32 +9,29 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple
 
 import ray
 import torch
-from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 from torch import Tensor
 
 from tardigrad.engine import Diverged
 from tardigrad.policies import Request, SetTimer, Start
 from tardigrad.policies.machine import WorkerCommand
+from tardigrad.runtime.arena import Payload
+from tardigrad.runtime.channel import Channel, open_channel
 from tardigrad.runtime.faults import Fuse
 from tardigrad.runtime.memory import keep_freed_memory
-from tardigrad.runtime.messages import NO_ROW, Push, Released, Ticket
+from tardigrad.runtime.messages import NO_ROW, Call, Packed, Push, Released, Ticket
 from tardigrad.runtime.setup import Clock, Life, Place, Setup
+from tardigrad.runtime.standing import Where
 from tardigrad.runtime.timers import Timers
-from tardigrad.runtime.transport import Laid, Payload, Taken, Tray
+from tardigrad.runtime.transport import Laid, Taken, Tray
 from tardigrad.tasks import Turn
-
-Answer = tuple[Released | Ticket, Payload]
 
 PATIENCE = 10
 """Gradients in a row that may be NaN or infinite before the run is called diverged."""
-
-UNREACHABLE_S = 0.5
-"""How long to wait before sending again to a shard that cannot be reached for the moment."""
 
 
 class _Begin(NamedTuple):
@@ -47,28 +44,27 @@ class _Begin(NamedTuple):
     start_s: float
 
 
-class _Channel:
+class _Asked(NamedTuple):
+    """A call as it can be made again."""
+
+    kind: str
+    what: tuple[Any, ...]
+    laid: Laid | None = None
+    extra: tuple[Any, ...] = ()
+
+
+class _Peer:
     """What a worker knows of one shard."""
 
-    def __init__(self, handle: Any, incarnation: int, heard: int) -> None:
-        self.handle = handle
+    def __init__(self, channel: Channel, incarnation: int) -> None:
+        self.channel = channel
         self.incarnation = incarnation
-        self.heard = heard
-        self.early: dict[int, Answer] = {}
+        self.heard = -1
+        self.early: dict[int, Packed] = {}
         """Releases that came before their turn, by sequence."""
-        self.unanswered: dict[int, tuple[Push, Laid | None, tuple[Tensor, ...]]] = {}
-        """Pushes, by step, of which it is not known that the shard has logged them."""
-
-
-class Where(NamedTuple):
-    """Where a worker stands; `idle`: it will do nothing until a shard releases it."""
-
-    idle: bool
-    pushed: int
-    heard: tuple[int, ...]
-    steps: int
-    busy_s: float
-    late_steps: int
+        self.unanswered: dict[int, _Asked] = {}
+        """Calls, in order, of which it is not known that the shard has logged them."""
+        self.asked = 0
 
 
 class Worker:
@@ -85,6 +81,8 @@ class Worker:
         if hasattr(self, "_tray"):  # of the run before
             self._tray.close()
             self._timers.close()
+            for peer in self._peers:
+                peer.channel.close()
         self.setup = setup
         self.worker = worker
         self._life = Life(setup.run, incarnation)
@@ -96,7 +94,7 @@ class Worker:
         self._tray = Tray(len(self._view), self._view.dtype, shards, setup.shared_memory)
         self._taken = Taken(worker)
         self._lock = threading.RLock()
-        self._channels: list[_Channel] = []
+        self._peers: list[_Peer] = []
         self._begins: queue.SimpleQueue[_Begin | BaseException | None] = queue.SimpleQueue()
         self._fresh: dict[int, Payload] = {}
         self._versions = [0] * shards
@@ -115,26 +113,29 @@ class Worker:
 
     def connect(self, shards: Sequence[tuple[Any, int, Place]]) -> None:
         """The shards' handles, incarnations and places, before anything else."""
+        for shard, (handle, incarnation, place) in enumerate(shards):
+            self._peers.append(_Peer(self._open(shard, handle, incarnation, place), incarnation))
+
+    def _open(self, shard: int, handle: Any, incarnation: int, place: Place) -> Channel:
         here = Place.here()
-        self._channels = [_Channel(handle, life, -1) for handle, life, _ in shards]
-        for shard, (_, _, place) in enumerate(shards):
-            self._tray.connect(shard, place.near(here))
+        self._tray.connect(shard, place.near(here))
+        heard = partial(self._hear, shard, incarnation, None)
+        return open_channel(handle, place, here, self._life, self.worker, heard)
 
     @ray.method(concurrency_group="inbox")
     def reconnect(
         self, shard: int, handle: Any, incarnation: int, place: Place, received: int
     ) -> None:
-        """A shard has come back, knowing our steps up to `received`: send what it has not got."""
+        """A shard has come back, knowing our steps up to `received`: ask what it has not heard."""
         with self._lock:
-            channel = self._channels[shard]
-            channel.handle, channel.incarnation = handle, incarnation
-            channel.early.clear()
-            self._tray.connect(shard, place.near(Place.here()))
-            for step in sorted(channel.unanswered):
-                if step <= received:
-                    del channel.unanswered[step]
-                else:
-                    self._post(shard, *channel.unanswered[step])
+            peer = self._peers[shard]
+            peer.channel.close()
+            peer.channel = self._open(shard, handle, incarnation, place)
+            peer.incarnation = incarnation
+            unanswered, peer.unanswered = peer.unanswered, {}
+            for asked in unanswered.values():
+                if asked.kind != "push" or Push(*asked.what).step > received:
+                    self._ask(shard, asked)
 
     def run(self, step: int, row: int, heard: Sequence[int]) -> None:
         """Work until told to stop.
@@ -145,14 +146,14 @@ class Worker:
         torch.set_num_threads(self.setup.threads)
         with self._lock:
             self._step = step
-            for channel, sequence in zip(self._channels, heard, strict=True):
-                channel.heard = sequence
+            for peer, sequence in zip(self._peers, heard, strict=True):
+                peer.heard = sequence
             if row != NO_ROW:
                 self._next_row = row
                 self._do(self._half.begin())
             else:
                 self._half.rejoined()
-            for shard in range(len(self._channels)):
+            for shard in range(len(self._peers)):
                 self._early(shard)
         while True:
             begin = self._begins.get()
@@ -170,37 +171,47 @@ class Worker:
     def where(self) -> Where:
         with self._lock:
             idle = not (self._computing or self._ringing or not self._begins.empty())
-            heard = tuple(channel.heard for channel in self._channels)
+            heard = tuple(peer.heard for peer in self._peers)
             return Where(idle, self._step - 1, heard, self._steps, self._busy_s, self._late_steps)
 
     @ray.method(concurrency_group="inbox", num_returns=0)
     def deliver(self, life: Life, shard: int, what: Released | Ticket, payload: Payload) -> None:
         if life.run == self.setup.run:
-            self._deliver(shard, life.incarnation, [(what, payload)])
+            self._hear(shard, life.incarnation, None, [(what, payload)])
 
     # What shards say.
 
-    def _deliver(self, shard: int, incarnation: int, answers: Sequence[Answer]) -> None:
+    def _hear(
+        self, shard: int, incarnation: int, asked: int | None, said: list[Packed] | BaseException
+    ) -> None:
+        """What a shard says, in answer to call number `asked` or by itself."""
+        if isinstance(said, BaseException):
+            self._begins.put(said)
+            return
         with self._lock:
-            channel = self._channels[shard]
-            if incarnation < channel.incarnation:
+            peer = self._peers[shard]
+            if incarnation < peer.incarnation:
                 return
-            for what, payload in answers:
+            if asked is not None:
+                peer.unanswered.pop(asked, None)
+            for what, payload in said:
+                if not self._taken.there(payload):
+                    return  # its shard has died; it will say so again
                 if isinstance(what, Ticket):
                     self._ticket(what.row)
-                elif what.sequence <= channel.heard:
+                elif what.sequence <= peer.heard:
                     self._taken.done(payload)
                 else:
-                    channel.early[what.sequence] = (what, payload)
+                    peer.early[what.sequence] = (what, payload)
             self._early(shard)
 
     def _early(self, shard: int) -> None:
         """Take releases in the order in which the shard gave them."""
-        channel = self._channels[shard]
-        while channel.heard + 1 in channel.early:
-            released, payload = channel.early.pop(channel.heard + 1)
+        peer = self._peers[shard]
+        while peer.heard + 1 in peer.early:
+            released, payload = peer.early.pop(peer.heard + 1)
             assert isinstance(released, Released)
-            channel.heard = released.sequence
+            peer.heard = released.sequence
             self._ticket(released.row)
             self._versions[shard] = released.version
             before = self._half.have[shard]
@@ -227,8 +238,7 @@ class Worker:
                 self._fresh = {}
                 self._begins.put(begin)
             elif isinstance(command, Request):
-                channel = self._channels[command.shard]
-                self._ask(command.shard, channel.handle.request, command.at_least)
+                self._ask(command.shard, _Asked("request", (self.worker, command.at_least)))
             elif isinstance(command, SetTimer):
                 self._ringing += 1
                 self._timers.add(command.seconds, command.token)
@@ -238,38 +248,13 @@ class Worker:
             self._ringing -= 1
             self._do(self._half.timer(token, self._clock()))
 
-    def _ask(self, shard: int, method: Any, *what: Any) -> None:
-        reference = method.remote(self._life, self.worker, *what)
-        life = self._channels[shard].incarnation
-        reference.future().add_done_callback(lambda f: self._answered(shard, life, None, f))
-
-    def _answered(
-        self, shard: int, incarnation: int, step: int | None, answer: "Future[Any]"
-    ) -> None:
-        """The reply to a call: what was released in it."""
-        try:
-            answers = answer.result()
-        except RayTaskError as error:  # refused: the error names the worker and says why
-            self._begins.put(error.cause)
-        except ActorUnavailableError:
-            again = threading.Timer(UNREACHABLE_S, self._again, (shard, incarnation, step))
-            again.daemon = True
-            again.start()
-        except RayActorError:
-            pass  # the shard has died; the driver brings it back and reconnects
-        else:
-            with self._lock:
-                channel = self._channels[shard]
-                if step is not None and incarnation == channel.incarnation:
-                    channel.unanswered.pop(step, None)
-            self._deliver(shard, incarnation, answers)
-
-    def _again(self, shard: int, incarnation: int, step: int | None) -> None:
-        """Send a push once more, unless it has arrived or the shard has changed meanwhile."""
-        with self._lock:
-            channel = self._channels[shard]
-            if step in channel.unanswered and incarnation == channel.incarnation:
-                self._post(shard, *channel.unanswered[step])
+    def _ask(self, shard: int, asked: _Asked) -> None:
+        peer, (kind, what, laid, extra) = self._peers[shard], asked
+        number, peer.asked = peer.asked, peer.asked + 1
+        peer.unanswered[number] = asked
+        payload = None if laid is None else laid.payload(shard, self.setup.sharding.slice(shard))
+        heard = partial(self._hear, shard, peer.incarnation, number)
+        peer.channel.call(Call(kind, what, payload, extra), heard)
 
     # What the worker does.
 
@@ -306,9 +291,10 @@ class Worker:
             if finite:
                 self._do(self._half.finished(end_s))
             facts = (row, self.worker, step, begin.stamp, begin.read, begin.start_s, end_s)
-            for shard, channel in enumerate(self._channels):
-                push = Push(*facts, value, finite, channel.heard)
-                self._post(shard, push, laid, buffers if shard == 0 and finite else ())
+            for shard, peer in enumerate(self._peers):
+                push = Push(*facts, value, finite, peer.heard)
+                extra = tuple(b.numpy() for b in buffers) if shard == 0 and finite else ()
+                self._ask(shard, _Asked("push", tuple(push), laid, extra))
                 if shard == 0:
                     self._fuse.burn(step, "between_pushes", after_s=0.05)
             self._computing = not finite
@@ -319,21 +305,12 @@ class Worker:
             raise Diverged(max(begin.read), self.worker, found, what)
         return finite
 
-    def _post(self, shard: int, push: Push, laid: Laid | None, buffers: tuple[Tensor, ...]) -> None:
-        channel = self._channels[shard]
-        channel.unanswered[push.step] = (push, laid, buffers)
-        payload = None if laid is None else laid.payload(shard, self.setup.sharding.slice(shard))
-        extra = tuple(tensor.numpy() for tensor in buffers)
-        reference = channel.handle.push.remote(self._life, tuple(push), payload, extra)
-        life = channel.incarnation
-        reference.future().add_done_callback(lambda f: self._answered(shard, life, push.step, f))
-
     def _wait_for_row(self) -> int:
         """The row of this gradient; asked for only where it starts without shard 0's release."""
         if self._next_row <= self._row:
             with self._lock:
                 if self._next_row <= self._row:
-                    self._ask(0, self._channels[0].handle.ticket)
+                    self._ask(0, _Asked("ticket", (self.worker,)))
             while self._next_row <= self._row:
                 self._tickets.get()
         return self._next_row

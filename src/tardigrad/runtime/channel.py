@@ -1,0 +1,133 @@
+"""A worker's end of its channel to a shard: a socket where they share a node, else Ray calls.
+
+Either way a call is a `Call`, and its answer is what the shard released in it, or the error it was
+refused with. A call whose shard has died gets no answer: the driver brings the shard back, and the
+worker calls again what was not answered.
+"""
+
+import socket
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
+
+from tardigrad.runtime.connection import Connection, abstract
+from tardigrad.runtime.control import Refused
+from tardigrad.runtime.messages import Call, Packed
+from tardigrad.runtime.setup import Life, Place
+from tardigrad.runtime.wire import Arrays, Frame, write_frame
+
+Heard = Callable[[list[Packed] | BaseException], None]
+
+UNREACHABLE_S = 0.5
+"""How long to wait before calling again a shard that cannot be reached for the moment."""
+
+
+class Channel(ABC):
+    @abstractmethod
+    def call(self, call: Call, answered: Heard) -> None:
+        """Answers come on another thread, in the order of the calls."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+def open_channel(
+    handle: Any, place: Place, here: Place, life: Life, worker: int, delivered: Heard
+) -> Channel:
+    """To the shard at `place`; `delivered` hears what comes through the socket without a call."""
+    if place.door and place.near(here):
+        return SocketChannel(place.door, life, worker, delivered)
+    return RayChannel(handle, life)
+
+
+class RayChannel(Channel):
+    def __init__(self, handle: Any, life: Life) -> None:
+        self._handle, self._life = handle, life
+        self._closed = False
+
+    def call(self, call: Call, answered: Heard) -> None:
+        reference = self._handle.call.remote(self._life, *call)
+        reference.future().add_done_callback(lambda f: self._came(call, answered, f))
+
+    def _came(self, call: Call, answered: Heard, answer: "Future[list[Packed]]") -> None:
+        try:
+            found = answer.result()
+        except RayTaskError as error:  # refused: the error names the worker and says why
+            answered(error.cause)
+        except ActorUnavailableError:
+            again = threading.Timer(UNREACHABLE_S, self._again, (call, answered))
+            again.daemon = True
+            again.start()
+        except RayActorError:
+            pass
+        else:
+            answered(found)
+
+    def _again(self, call: Call, answered: Heard) -> None:
+        if not self._closed:
+            self.call(call, answered)
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class SocketChannel(Channel):
+    """One thread reads what comes; whoever calls sends."""
+
+    def __init__(self, door: str, life: Life, worker: int, delivered: Heard) -> None:
+        self._delivered = delivered
+        self._waiting: deque[Heard] = deque()
+        self._calling = threading.Lock()
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            peer.connect(abstract(door))
+        except OSError:  # its shard has died: the driver brings it back and connects us again
+            peer.close()
+            self._connection = None
+            return
+        self._connection = Connection(peer)
+        self._connection.send(write_frame("hello", [*life, worker]))
+        frames = self._connection.frames()
+        next(frames, None)  # the welcome: from now on the shard can reach us
+        threading.Thread(target=self._listen, args=(frames,), daemon=True).start()
+
+    def call(self, call: Call, answered: Heard) -> None:
+        arrays = Arrays()
+        payload = arrays.payload(call.payload)
+        extra = [arrays.add(array) for array in call.extra]
+        frame = write_frame(call.kind, [call.what, payload, extra], arrays)
+        if self._connection is not None:
+            with self._calling:
+                self._waiting.append(answered)
+                self._connection.send(frame)
+
+    def _listen(self, frames: Iterable[Frame]) -> None:
+        try:
+            for frame in frames:
+                self._came(frame)
+        except Exception as error:  # a bad frame, or an error of ours: the run ends with it
+            self._delivered(error)
+
+    def _came(self, frame: Frame) -> None:
+        if frame.kind == "deliver":
+            self._delivered(frame.packed())
+            return
+        heard = self._waiting.popleft() if self._waiting else self._delivered
+        heard(_error(*frame.what) if frame.kind == "error" else frame.packed())
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _error(name: str, message: str) -> Exception:
+    if name == Refused.__name__:
+        return Refused(message)
+    return (
+        ValueError(message) if name == ValueError.__name__ else RuntimeError(f"{name}: {message}")
+    )
