@@ -9,7 +9,7 @@ import socket
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -90,11 +90,10 @@ class SocketChannel(Channel):
             peer.close()
             self._connection = None
             return
-        self._connection = Connection(peer)
-        self._connection.send(write_frame("hello", [*life, worker]))
-        frames = self._connection.frames()
-        next(frames, None)  # the welcome: from now on the shard can reach us
-        threading.Thread(target=self._listen, args=(frames,), daemon=True).start()
+        self._connection = connection = Connection(peer)
+        connection.send(write_frame("hello", [*life, worker]))
+        next(connection.frames(), None)  # the welcome: from now on the shard can reach us
+        threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
 
     def call(self, call: Call, answered: Heard) -> None:
         arrays = Arrays()
@@ -106,12 +105,14 @@ class SocketChannel(Channel):
                 self._waiting.append(answered)
                 self._connection.send(frame)
 
-    def _listen(self, frames: Iterable[Frame]) -> None:
+    def _listen(self, connection: Connection) -> None:
         try:
-            for frame in frames:
+            for frame in connection.frames():
                 self._came(frame)
         except Exception as error:  # a bad frame, or an error of ours: the run ends with it
             self._delivered(error)
+        finally:
+            connection.finish()
 
     def _came(self, frame: Frame) -> None:
         if frame.kind == "deliver":

@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Iterator
 from contextlib import suppress
 
 from tardigrad.runtime.wire import Frame, read_frame
@@ -57,20 +57,21 @@ class Connection:
                 with self._sending:
                     self._backlog.popleft()
 
-    def frames(self) -> Generator[Frame]:
-        """What comes, until the peer has gone or we have closed."""
-        try:
-            with suppress(OSError):
-                while (frame := read_frame(self._stream)) is not None:
-                    yield frame
-        finally:
-            self._stream.close()
-            self._socket.close()
+    def frames(self) -> Iterator[Frame]:
+        """What comes, until the peer has gone or we have closed; `finish` then."""
+        with suppress(OSError):
+            while (frame := read_frame(self._stream)) is not None:
+                yield frame
 
     def close(self) -> None:
-        """Whoever reads comes to the end, and closes."""
+        """Whoever reads comes to the end."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def finish(self) -> None:
+        """By whoever reads, at the end."""
+        self._stream.close()
+        self._socket.close()
 
 
 def abstract(name: str) -> bytes:

@@ -37,7 +37,10 @@ class Door:
         """Tell a worker something without being called."""
         arrays = Arrays()
         frame = write_frame("deliver", arrays.packed([packed]), arrays)
-        self._inside[worker][1].send(frame)
+        with self._lock:
+            inside = self._inside.get(worker)
+        if inside is not None:  # else it has died meanwhile, and will be replaced
+            inside[1].send(frame)
 
     def show_out(self, worker: int) -> None:
         """Of a worker that has left or was replaced."""
@@ -64,26 +67,38 @@ class Door:
                 serve.start()
 
     def _serve(self, connection: Connection) -> None:
-        frames = connection.frames()
+        who = None
         try:
-            first = next(frames, None)
-            if first is None:
-                return
-            life, worker = _hello(first)
-            with self._lock:
-                before, old = self._inside.get(worker, (life, None))
-                if before.incarnation > life.incarnation:
+            for frame in connection.frames():
+                if who is not None:
+                    connection.send(self._answer(who[0], frame))
+                    continue
+                who = _hello(frame)
+                if not self._enter(*who, connection):
                     return
-                self._inside[worker] = (life, connection)
-            if old is not None:
-                old.close()
-            connection.send(write_frame("welcome", []))
-            for frame in frames:
-                connection.send(self._answer(life, frame))
+                connection.send(write_frame("welcome", []))
         except BadFrame as error:
             connection.send(_error(error))
         finally:
-            frames.close()
+            connection.finish()
+            if who is not None:
+                self._gone(*who)
+
+    def _enter(self, life: Life, worker: int, connection: Connection) -> bool:
+        """False where a later life of the worker is in already."""
+        with self._lock:
+            before, old = self._inside.get(worker, (life, None))
+            if before.incarnation > life.incarnation:
+                return False
+            self._inside[worker] = (life, connection)
+        if old is not None:
+            old.close()
+        return True
+
+    def _gone(self, life: Life, worker: int) -> None:
+        with self._lock:
+            if self.reaches(worker, life.incarnation):
+                del self._inside[worker]
 
     def _answer(self, life: Life, frame: Frame) -> bytes:
         call = _call(frame)

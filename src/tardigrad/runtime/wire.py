@@ -60,7 +60,7 @@ class Arrays:
         self.all: list[Any] = []
 
     def add(self, array: Any) -> int:
-        self.all.append(np.ascontiguousarray(array))
+        self.all.append(np.asarray(array, order="C"))
         return len(self.all) - 1
 
     def payload(self, payload: Payload) -> Any:

@@ -1,0 +1,329 @@
+"""The socket between a worker and a shard: what it carries, whom it refuses, what it leaves."""
+
+import math
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from io import BytesIO
+
+import numpy as np
+import pytest
+import torch
+from in_process import make_setup
+
+import tardigrad as tg
+from tardigrad import rules
+from tardigrad.runtime.arena import Address
+from tardigrad.runtime.channel import RayChannel, SocketChannel, open_channel
+from tardigrad.runtime.connection import Connection, abstract
+from tardigrad.runtime.control import Refused
+from tardigrad.runtime.door import Door
+from tardigrad.runtime.messages import Call, Push, Released, Ticket
+from tardigrad.runtime.setup import Life, Place
+from tardigrad.runtime.shard import ShardHost
+from tardigrad.runtime.standing import Link
+from tardigrad.runtime.wire import LENGTHS, Arrays, BadFrame, read_frame, write_frame
+from tardigrad.runtime.worker import Worker
+from tardigrad.tasks import TASKS
+
+LIFE = Life(7, 0)
+SLOT = Address(12, 3, 8192, 4096, b"\x00\xff123456", "float32")
+
+
+def until(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+class Shard:
+    """Answers every call with its number; refuses requests below 0."""
+
+    def __init__(self):
+        self.calls = []
+        self.door = Door(self.call)
+
+    def call(self, life, call):
+        self.calls.append((life, call))
+        if call.kind == "request" and call.what[1] < 0:
+            raise Refused("request refused: worker 0 asks for a version below 0")
+        if call.kind == "request" and call.what[1] > 10**6:
+            raise KeyError("no such version")
+        return [(Ticket(0, len(self.calls)), None)]
+
+
+@pytest.fixture
+def shard():
+    shard = Shard()
+    yield shard
+    shard.door.close()
+
+
+class Ears:
+    """A worker's channel and everything that came through it, in order."""
+
+    def __init__(self, shard, life=LIFE, worker=0):
+        self.came = []
+        self.channel = SocketChannel(shard.door.name, life, worker, self.came.append)
+
+    def ask(self, call):
+        before = len(self.came)
+        self.channel.call(call, self.came.append)
+        until(lambda: len(self.came) > before)
+        return self.came[-1]
+
+
+FLOATS = [0.1, -0.0, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan, 1 / 3]
+
+
+def test_every_float_survives_exactly():
+    frame = read_frame(BytesIO(write_frame("push", FLOATS)))
+    assert struct.pack("8d", *frame.what) == struct.pack("8d", *FLOATS)
+
+
+def test_slots_and_arrays_survive():
+    arrays = Arrays()
+    given = [np.array([[1.5, math.nan]], np.float32), np.array(3, np.int64), np.zeros(0, bool)]
+    what = [arrays.payload(SLOT), arrays.payload(None), *(arrays.payload(a) for a in given)]
+    frame = read_frame(BytesIO(write_frame("push", what, arrays)))
+    slot, nothing, *came = [frame.payload(plain) for plain in frame.what]
+    assert slot == SLOT
+    assert nothing is None
+    for array, expected in zip(came, given, strict=True):
+        assert (array.dtype, array.shape) == (expected.dtype, expected.shape)
+        assert array.tobytes() == expected.tobytes()
+
+
+def test_a_call_comes_as_it_was_made_and_is_answered(shard):
+    push = Push(5, 0, 4, 3, (2, 9), 0.25, 0.5, math.inf, True, 1)
+    buffers = (np.arange(3.0), np.array(7))
+    ears = Ears(shard)
+    assert ears.ask(Call("push", tuple(push), SLOT, buffers)) == [(Ticket(0, 1), None)]
+    ((life, call),) = shard.calls
+    assert life == LIFE
+    assert (call.kind, Push(*call.what), call.payload) == ("push", push, SLOT)
+    assert [a.tolist() for a in call.extra] == [[0.0, 1.0, 2.0], 7]
+
+
+def test_an_error_is_raised_at_the_worker_by_its_name(shard):
+    ears = Ears(shard)
+    refused = ears.ask(Call("request", (0, -1)))
+    assert isinstance(refused, Refused)
+    assert str(refused) == "request refused: worker 0 asks for a version below 0"
+    assert repr(ears.ask(Call("request", (0, 10**7)))) == repr(
+        RuntimeError("KeyError: 'no such version'")
+    )
+    assert ears.ask(Call("ticket", (0,))) == [(Ticket(0, 3), None)]  # and it goes on
+
+
+def test_order_is_kept_though_nobody_reads_for_a_while(shard):
+    """More than a socket holds: whoever delivers does not wait for it."""
+    ears = Ears(shard)
+    many = 20_000
+    stopped, go_on = threading.Event(), threading.Event()
+
+    def slow(said):
+        stopped.set()
+        go_on.wait()
+
+    ears.channel.call(Call("ticket", (0,)), slow)
+    stopped.wait()
+    for version in range(many):
+        shard.door.deliver(0, (Released(0, version, version), SLOT))
+    assert not ears.came
+    go_on.set()
+    until(lambda: len(ears.came) == many)
+    assert [said[0][0].version for said in ears.came] == list(range(many))
+
+
+TOO_LONG = LENGTHS.pack(2**31, 0)
+BAD = {
+    "no frame": (b"GET / HTTP/1.1\r\n\r\n", "bytes of text, at most"),
+    "no JSON": (LENGTHS.pack(4, 0) + b"{{{{", "cannot be read"),
+    "no list": (LENGTHS.pack(2, 0) + b"{}", "cannot be read"),
+    "too long": (TOO_LONG, "2147483648 bytes of text, at most"),
+    "no such call": (write_frame("save", [[1], None, []]), "call of 'save' that is none"),
+    "too few fields": (write_frame("push", [[1, 2], None, []]), r"none \(2 fields\)"),
+    "no such array": (write_frame("ticket", [[0], 3, []]), "call of 'ticket' that is none"),
+    "no slot": (write_frame("ticket", [[0], [1, 2], []]), "call of 'ticket' that is none"),
+    "objects": (LENGTHS.pack(25, 8) + b'["ticket",[],[["|O",[1]]]]'[:25], "cannot be read"),
+    "missing bytes": (LENGTHS.pack(26, 4) + b'["ticket",[],[["<f4",[9]]]]'[:26], "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_frame_is_told_and_the_door_closed_on_it(shard, name):
+    sent, why = BAD[name]
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(abstract(shard.door.name))
+    peer.sendall(write_frame("hello", [*LIFE, 3]) + sent + bytes(8))
+    connection = Connection(peer)
+    frames = connection.frames()
+    assert next(frames).kind == "welcome"
+    told = next(frames)
+    assert told.kind == "error"
+    with pytest.raises(BadFrame, match=why):
+        raise BadFrame(told.what[1])
+    assert list(frames) == []
+    connection.finish()
+    assert shard.calls == []
+    assert Ears(shard).ask(Call("ticket", (0,))) == [(Ticket(0, 1), None)]
+
+
+def test_who_does_not_say_who_comes_is_not_let_in(shard):
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(abstract(shard.door.name))
+    peer.sendall(write_frame("ticket", [[0], None, []]))
+    connection = Connection(peer)
+    (told,) = connection.frames()
+    connection.finish()
+    assert "the first frame must say who comes" in told.what[1]
+
+
+def test_an_earlier_life_is_not_let_in_again(shard):
+    later = Ears(shard, Life(7, 2))
+    Ears(shard, Life(7, 1))
+    assert shard.door.reaches(0, 2)
+    assert later.ask(Call("ticket", (0,)))
+
+
+VISITOR = """
+import os, socket, sys
+os.setuid(65534)
+peer = socket.socket(socket.AF_UNIX)
+peer.settimeout(10)
+peer.connect(bytes.fromhex(sys.argv[1]))
+try:
+    peer.sendall(bytes.fromhex(sys.argv[2]))
+    print(len(peer.recv(100)))
+except (BrokenPipeError, ConnectionResetError):
+    print(0)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_is_not_let_in(shard):
+    hello = write_frame("hello", [*LIFE, 0])
+    arguments = [abstract(shard.door.name).hex(), hello.hex()]
+    told = subprocess.run(
+        [sys.executable, "-c", VISITOR, *arguments], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "0"
+    assert not shard.door.reaches(0, 0)
+
+
+PEER = """
+import sys, time
+from tardigrad.runtime.channel import SocketChannel
+from tardigrad.runtime.door import Door
+from tardigrad.runtime.setup import Life
+if sys.argv[1:]:
+    channel = SocketChannel(sys.argv[1], Life(7, 0), 0, print)
+    print("in", flush=True)
+else:
+    print(Door(lambda life, call: time.sleep(60)).name, flush=True)
+time.sleep(60)
+"""
+
+
+def other_process(*arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-c", PEER, *arguments], stdout=subprocess.PIPE, text=True
+    )
+    return process, process.stdout.readline().strip()
+
+
+def kill(process):
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_killed_worker_is_noticed(shard):
+    process, _ = other_process(shard.door.name)
+    until(lambda: shard.door.reaches(0, 0))
+    kill(process)
+    until(lambda: not shard.door.reaches(0, 0))
+    shard.door.deliver(0, (Ticket(0, 1), None))  # nobody is there, and nothing happens
+
+
+def test_a_killed_shard_answers_nothing_and_leaves_nothing():
+    before = open_files()
+    process, name = other_process()
+    came = []
+    channel = SocketChannel(name, LIFE, 0, came.append)
+    channel.call(Call("ticket", (0,)), came.append)
+    assert name in names()
+    kill(process)
+    assert name not in names()
+    channel.call(Call("ticket", (0,)), came.append)
+    late = SocketChannel(name, LIFE, 0, came.append)  # the driver will bring it back
+    late.call(Call("ticket", (0,)), came.append)
+    until(lambda: open_files() == before)
+    assert came == []
+
+
+def names():
+    with open("/proc/net/unix") as file:
+        return file.read()
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_nothing_is_left_when_both_have_closed():
+    before = open_files()
+    shard = Shard()
+    ears = [Ears(shard, worker=w) for w in range(5)]
+    ears[0].channel.close()
+    shard.door.show_out(1)
+    shard.door.close()
+    until(lambda: open_files() == before)
+    until(lambda: shard.door.name not in names())
+
+
+def test_near_workers_make_no_ray_calls(ray_here, tmp_path):
+    """There is no actor behind these handles, so that a Ray call would be an error."""
+    task = TASKS["logistic_regression"](features=5, train_size=60, validation=0)
+    rule = rules.RULES["gap_aware"](lr=0.05)
+    setup = make_setup(task, rule, tg.Sync(), tmp_path, workers=2, shards=2, updates=30)
+    hosts = [ShardHost(), ShardHost()]
+    places = [host.prepare(setup, shard, 0) for shard, host in enumerate(hosts)]
+    workers = [Worker(), Worker()]
+    threads = []
+    for number, worker in enumerate(workers):
+        here = worker.prepare(setup, number, 0)
+        worker.connect([(None, 0, place) for place in places])
+        for host in hosts:
+            host.connect(number, Link(None, 0, here))
+    for number, worker in enumerate(workers):
+        threads.append(threading.Thread(target=worker.run, args=(0, number, [0, 0])))
+        threads[-1].start()
+    assert [host.watch(30) for host in hosts] == [30, 30]
+    for worker, thread in zip(workers, threads, strict=True):
+        worker.stop()
+        thread.join()
+    thetas = [host.final()[0] for host in hosts]
+    assert not torch.equal(torch.cat(thetas), task.start())
+    until(lambda: not any(place.door in names() for place in places))
+
+
+def test_far_workers_and_those_that_share_nothing_call_by_ray(ray_here, tmp_path):
+    here = Place.here()
+    elsewhere = here._replace(node="another", door="tardigrad-of-another")
+    for place in (here, elsewhere):
+        assert isinstance(open_channel(None, place, here, LIFE, 0, print), RayChannel)
+    task = TASKS["logistic_regression"](features=5, train_size=60, validation=0)
+    setup = make_setup(
+        task, rules.RULES["sgd"](lr=0.1), tg.Async(), tmp_path, workers=1, shards=1,
+        shared_memory=False,
+    )  # fmt: skip
+    host = ShardHost()
+    assert host.prepare(setup, 0, 0).door == ""
+    host.final()
