@@ -22,7 +22,7 @@ def _actors_find_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_table_holds_together() -> None:
     found = bench_ray(sizes=[1000], workers=[1, 2], repeats=1, slice_s=0.05)
     rows = found.data()["rows"]
-    assert [row["workers"] for row in rows] == [1, 2]
+    assert [(row["nodes"], row["workers"]) for row in rows] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     for row in rows:
         for other in ("actor", "gloo"):
             assert row[other] > 0

@@ -24,7 +24,7 @@ def bench_ray(
     repeats: int = 3,
     slice_s: float = SLICE_S,
 ) -> Findings:
-    """Push + pull on one node: tardigrad's runtime, an ordinary Ray actor, gloo's send and recv.
+    """Push + pull: tardigrad's runtime, an ordinary Ray actor, and gloo's send and recv.
 
     A round trip is a gradient to the server, a step of SGD there, and the new parameters back in
     the worker's own memory. actor: `apply_gradients` and `get_weights`, one call of each. gloo:
@@ -43,25 +43,30 @@ def bench_ray(
             count(name, value)
     ours, *others = WAYS
     rows: list[tuple[str | float, ...]] = []
-    with rates(max(workers)) as measured:
-        for size in sizes:
-            for many in workers:
-                found: dict[str, list[float]] = {way: [] for way in WAYS}
-                for _ in range(repeats + 1):
-                    for way in WAYS:
-                        found[way].append(measured.rate(way, size, many, slice_s))
-                rate = {way: statistics.median(all_[1:]) for way, all_ in found.items()}
-                ratios = (rate[ours] / rate[other] for other in others)
-                rows.append((f"{size:,}", many, *(rate[way] for way in WAYS), *ratios))
+    for nodes in (1, 2):
+        with rates(max(workers), nodes) as measured:
+            for size in sizes:
+                for many in workers:
+                    found: dict[str, list[float]] = {way: [] for way in WAYS}
+                    for _ in range(repeats + 1):
+                        for way in WAYS:
+                            found[way].append(measured.rate(way, size, many, slice_s))
+                    rate = {way: statistics.median(all_[1:]) for way, all_ in found.items()}
+                    ratios = (rate[ours] / rate[other] for other in others)
+                    rows.append((nodes, f"{size:,}", many, *(rate[way] for way in WAYS), *ratios))
     return Findings(
-        title=f"Round trips (push + pull) per second on one node, median of {repeats} slices",
-        columns=("parameters", "workers", *WAYS, *(f"{ours} ÷ {other}" for other in others)),
+        title=f"Round trips (push + pull) per second, median of {repeats} slices",
+        columns=(
+            "nodes", "parameters", "workers", *WAYS, *(f"{ours} ÷ {other}" for other in others),
+        ),
         rows=tuple(rows),
         notes=(
             "tardigrad logs every push before it answers and records the run for replay; "
             "the others keep nothing",
+            "2 nodes: two raylets on this machine, the workers on the other one than the server, "
+            "and nothing shared between them",
         ),
-    )
+    )  # fmt: skip
 
 
 def to_target(

@@ -6,12 +6,14 @@ went. So nothing is left behind after a kill.
 
 A slot begins with a page of flags, one byte per reader: the owner sets a reader's flag when it
 tells it of the slot, the reader clears it when it is done, and the owner writes again only when all
-are clear. Each byte has one writer at a time, so no lock is needed.
+are clear. Each byte has one writer at a time, so no lock is needed. The owner may use a slot's
+vector too, as long as it likes (`Slot.lend`).
 """
 
 import mmap
 import os
 import secrets
+import weakref
 from typing import Any, NamedTuple
 
 import torch
@@ -47,9 +49,13 @@ class Slot:
     def __init__(self, memory: mmap.mmap, address: Address) -> None:
         self.address = address
         self._memory = memory
-        dtype = getattr(torch, address.dtype)
-        count = (address.length - address.data_at) // dtype.itemsize
-        self.vector = torch.frombuffer(memory, dtype=dtype, count=count, offset=address.data_at)
+        self._lent: weakref.ref[memoryview] | None = None
+        self.vector = self._tensor(memory)
+
+    def _tensor(self, memory: mmap.mmap | memoryview) -> Tensor:
+        dtype = getattr(torch, self.address.dtype)
+        count = (self.address.length - self.address.data_at) // dtype.itemsize
+        return torch.frombuffer(memory, dtype=dtype, count=count, offset=self.address.data_at)
 
     @staticmethod
     def make(size: int, dtype: torch.dtype, readers: int) -> "Slot":
@@ -82,8 +88,17 @@ class Slot:
 
     @property
     def free(self) -> bool:
+        if self._lent is not None and self._lent() is not None:
+            return False
         flags = self._memory[NONCE : self.address.data_at]
         return flags.count(0) == len(flags)
+
+    def lend(self) -> Tensor:
+        """The vector, for the owner's own use: the slot is not free while any tensor or array of
+        this memory is alive, which keep the memory's object alive and nothing else does."""
+        memory = memoryview(self._memory)
+        self._lent = weakref.ref(memory)
+        return self._tensor(memory)
 
     def write(self, vector: Tensor) -> None:
         self.vector.copy_(vector)

@@ -92,7 +92,7 @@ class SocketChannel(Channel):
             return
         self._connection = connection = Connection(peer)
         connection.send(write_frame("hello", [*life, worker]))
-        next(connection.frames(), None)  # the welcome: from now on the shard can reach us
+        connection.receive()  # the welcome: from now on the shard can reach us
         threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
 
     def call(self, call: Call, answered: Heard) -> None:
@@ -107,14 +107,17 @@ class SocketChannel(Channel):
 
     def _listen(self, connection: Connection) -> None:
         try:
-            for frame in connection.frames():
-                self._came(frame)
+            while (frames := connection.receive()) is not None:
+                for frame in frames:
+                    self._came(frame)
         except Exception as error:  # a bad frame, or an error of ours: the run ends with it
             self._delivered(error)
         finally:
             connection.finish()
 
     def _came(self, frame: Frame) -> None:
+        if frame.kind == "welcome":
+            return
         if frame.kind == "deliver":
             self._delivered(frame.packed())
             return

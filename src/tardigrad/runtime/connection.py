@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 
-from tardigrad.runtime.wire import Frame, read_frame
+from tardigrad.runtime.wire import Frame, split_frames
 
 CREDENTIALS = struct.Struct("3i")
+CHUNK = 1 << 16
 
 
 class Connection:
-    """One thread reads; any may send, and nobody waits for a peer that does not read."""
+    """One thread receives; any may send, and nobody waits for a peer that does not read."""
 
     def __init__(self, peer: socket.socket) -> None:
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
@@ -26,7 +27,7 @@ class Connection:
             peer.close()
             raise PermissionError(f"a process of user {user} at the socket of user {os.getuid()}")
         self._socket = peer
-        self._stream = peer.makefile("rb")
+        self._data = bytearray()
         self._sending = threading.Lock()
         self._backlog: deque[bytes] = deque()
 
@@ -57,20 +58,26 @@ class Connection:
                 with self._sending:
                     self._backlog.popleft()
 
-    def frames(self) -> Iterator[Frame]:
-        """What comes, until the peer has gone or we have closed; `finish` then."""
-        with suppress(OSError):
-            while (frame := read_frame(self._stream)) is not None:
-                yield frame
+    def receive(self) -> Iterator[Frame] | None:
+        """What has come, waiting for something; None where the peer has gone."""
+        try:
+            data = self._socket.recv(CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            return None
+        self._data += data
+        return split_frames(self._data)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def close(self) -> None:
-        """Whoever reads comes to the end."""
+        """Whoever receives hears that the peer has gone, and finishes."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def finish(self) -> None:
-        """By whoever reads, at the end."""
-        self._stream.close()
         self._socket.close()
 
 

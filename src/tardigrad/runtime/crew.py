@@ -7,13 +7,17 @@ import ray
 from tardigrad.runtime.shard import ShardHost
 from tardigrad.runtime.worker import Worker
 
+Berth = tuple[str, tuple[tuple[str, float], ...]]
+"""What an actor is, and the resources it was bound to."""
+
 
 class Crew:
     """Idle actors by kind. `with Crew() as crew: train(…, crew=crew)` keeps them between runs."""
 
     def __init__(self, cpus: float = 0.0) -> None:
         self.cpus = cpus
-        self._idle: dict[str, list[Any]] = {"worker": [], "shard": []}
+        self._idle: dict[Berth, list[Any]] = {}
+        self._berths: dict[Any, Berth] = {}
         self._actors: dict[str, Any] = {
             kind: ray.remote(concurrency_groups=groups)(cls)  # type: ignore[call-overload]
             for kind, cls, groups in (
@@ -24,12 +28,16 @@ class Crew:
 
     def take(self, kind: str, resources: dict[str, float] | None = None) -> Any:
         """An actor, idle or new; `resources` bind it to nodes that have them."""
-        if self._idle[kind] and not resources:
-            return self._idle[kind].pop()
-        return self._actors[kind].options(num_cpus=self.cpus, resources=resources or {}).remote()
+        berth = (kind, tuple(sorted((resources or {}).items())))
+        idle = self._idle.setdefault(berth, [])
+        if idle:
+            return idle.pop()
+        new = self._actors[kind].options(num_cpus=self.cpus, resources=resources or {}).remote()
+        self._berths[new] = berth
+        return new
 
-    def give_back(self, kind: str, actor: Any) -> None:
-        self._idle[kind].append(actor)
+    def give_back(self, actor: Any) -> None:
+        self._idle[self._berths[actor]].append(actor)
 
     def close(self) -> None:
         for actors in self._idle.values():

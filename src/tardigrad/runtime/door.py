@@ -1,6 +1,7 @@
 """A shard's end of the channels to workers on its node: a socket that they find by its name."""
 
 import secrets
+import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -15,90 +16,106 @@ FIELDS = {"push": len(Push._fields), "request": 2, "ticket": 1}
 """What may be called, and how many fields it has (see `Event`)."""
 
 
+class Visitor:
+    """Someone at the door; `worker` once it has said who it is."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.life: Life | None = None
+        self.worker = -1
+
+
 class Door:
-    """One thread for each worker that came in: it makes the call and sends the answer."""
+    """One thread for all workers that come in: it makes their calls and sends the answers.
+
+    One, because a shard does one thing at a time anyway, and memory that a thread has freed is
+    best used again by the same.
+    """
 
     def __init__(self, call: Callable[[Life, Call], list[Packed]]) -> None:
         self._call = call
-        self._inside: dict[int, tuple[Life, Connection]] = {}
-        self._lock = threading.Lock()
+        self._inside: dict[int, Visitor] = {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.name = f"tardigrad-{secrets.token_hex(16)}"
         self._socket.bind(abstract(self.name))
         self._socket.listen(128)
-        threading.Thread(target=self._let_in, name="door", daemon=True).start()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        threading.Thread(target=self._serve, name="door", daemon=True).start()
 
     def reaches(self, worker: int, incarnation: int) -> bool:
         """Whether this life of the worker has come in."""
-        inside = self._inside.get(worker)
-        return inside is not None and inside[0].incarnation == incarnation
+        visitor = self._inside.get(worker)
+        return (
+            visitor is not None
+            and visitor.life is not None
+            and (visitor.life.incarnation == incarnation)
+        )
 
     def deliver(self, worker: int, packed: Packed) -> None:
         """Tell a worker something without being called."""
-        arrays = Arrays()
-        frame = write_frame("deliver", arrays.packed([packed]), arrays)
-        with self._lock:
-            inside = self._inside.get(worker)
-        if inside is not None:  # else it has died meanwhile, and will be replaced
-            inside[1].send(frame)
+        visitor = self._inside.get(worker)
+        if visitor is not None:  # else it has died meanwhile, and will be replaced
+            arrays = Arrays()
+            visitor.connection.send(write_frame("deliver", arrays.packed([packed]), arrays))
 
     def show_out(self, worker: int) -> None:
-        """Of a worker that has left or was replaced."""
-        with self._lock:
-            _, connection = self._inside.pop(worker, (None, None))
-        if connection is not None:
-            connection.close()
+        """Of a worker that has left."""
+        visitor = self._inside.get(worker)
+        if visitor is not None:
+            visitor.connection.close()
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-        self._socket.close()
-        for worker in list(self._inside):
-            self.show_out(worker)
+        """The thread ends, and closes everything."""
+        self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _let_in(self) -> None:
+    def _serve(self) -> None:
         while True:
-            try:
-                peer, _ = self._socket.accept()
-            except OSError:
-                return  # closed
-            with suppress(PermissionError):
-                serve = threading.Thread(target=self._serve, args=(Connection(peer),), daemon=True)
-                serve.start()
-
-    def _serve(self, connection: Connection) -> None:
-        who = None
-        try:
-            for frame in connection.frames():
-                if who is not None:
-                    connection.send(self._answer(who[0], frame))
-                    continue
-                who = _hello(frame)
-                if not self._enter(*who, connection):
+            for key, _ in self._selector.select():
+                if key.data is not None:
+                    self._attend(key.data)
+                elif not self._let_in():
+                    for other in list(self._selector.get_map().values()):
+                        if other.data is not None:
+                            self._part(other.data)
+                    self._selector.close()
+                    self._socket.close()
                     return
-                connection.send(write_frame("welcome", []))
-        except BadFrame as error:
-            connection.send(_error(error))
-        finally:
-            connection.finish()
-            if who is not None:
-                self._gone(*who)
 
-    def _enter(self, life: Life, worker: int, connection: Connection) -> bool:
-        """False where a later life of the worker is in already."""
-        with self._lock:
-            before, old = self._inside.get(worker, (life, None))
-            if before.incarnation > life.incarnation:
-                return False
-            self._inside[worker] = (life, connection)
-        if old is not None:
-            old.close()
+    def _let_in(self) -> bool:
+        """False where the door was closed."""
+        try:
+            peer, _ = self._socket.accept()
+        except OSError:
+            return False
+        with suppress(PermissionError):
+            visitor = Visitor(Connection(peer))
+            self._selector.register(peer, selectors.EVENT_READ, visitor)
         return True
 
-    def _gone(self, life: Life, worker: int) -> None:
-        with self._lock:
-            if self.reaches(worker, life.incarnation):
-                del self._inside[worker]
+    def _attend(self, visitor: Visitor) -> None:
+        try:
+            frames = visitor.connection.receive()
+            for frame in frames or ():
+                self._hear(visitor, frame)
+            if frames is None:
+                self._part(visitor)
+        except BadFrame as error:
+            visitor.connection.send(_error(error))
+            self._part(visitor)
+
+    def _hear(self, visitor: Visitor, frame: Frame) -> None:
+        if visitor.life is not None:
+            visitor.connection.send(self._answer(visitor.life, frame))
+            return
+        visitor.life, visitor.worker = _hello(frame)
+        old = self._inside.get(visitor.worker)
+        if old is not None and old.life is not None:
+            if old.life.incarnation > visitor.life.incarnation:
+                raise BadFrame(f"worker {visitor.worker} has been replaced")
+            old.connection.close()
+        self._inside[visitor.worker] = visitor
+        visitor.connection.send(write_frame("welcome", []))
 
     def _answer(self, life: Life, frame: Frame) -> bytes:
         call = _call(frame)
@@ -108,6 +125,12 @@ class Door:
             return _error(error)
         arrays = Arrays()
         return write_frame("answer", arrays.packed(packed), arrays)
+
+    def _part(self, visitor: Visitor) -> None:
+        self._selector.unregister(visitor.connection)
+        if self._inside.get(visitor.worker) is visitor:
+            del self._inside[visitor.worker]
+        visitor.connection.finish()
 
 
 def _hello(frame: Frame) -> tuple[Life, int]:

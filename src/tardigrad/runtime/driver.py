@@ -339,7 +339,7 @@ class Driver:
             time.sleep(0.005)
         self._all_at_once(lambda s: s.handle.leave.remote(worker))
         del self.workers[worker]
-        self.crew.give_back("worker", actor.handle)
+        self.crew.give_back(actor.handle)
 
     def _all_at_once(self, call: Callable[[_Actor], Any]) -> None:
         """The same event at every shard, with no release in between: nobody sees it half done."""
@@ -372,11 +372,11 @@ class Driver:
         for reference, worker in running.items():
             actor = self.workers[worker]
             if reference in done:
-                self.crew.give_back("worker", actor.handle)
+                self.crew.give_back(actor.handle)
             else:
                 ray.kill(actor.handle)
         for actor in self.shards:
-            self.crew.give_back("shard", actor.handle)
+            self.crew.give_back(actor.handle)
         averages = [f[1] for f in finals]
         kept = [a for a in averages if a is not None]
         average = torch.cat(kept) if len(kept) == len(finals) else None

@@ -6,11 +6,15 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import ray
+from ray.cluster_utils import Cluster
 
 from tardigrad.checks import require
 
+FAR = "far"
+"""The resource that binds actors to the second of `two_nodes`."""
 OBJECT_STORE_BYTES = 256 * 1024 * 1024
 ANSWER_S = 5.0
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -58,6 +62,25 @@ def local(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator
             yield
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def two_nodes(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator[None]:
+    """Two raylets on this machine, to see what crossing nodes costs; the second has `FAR`."""
+    node: dict[str, Any] = {"num_cpus": actors, "object_store_memory": object_store_bytes}
+    with _environment():
+        cluster: Any = Cluster(
+            initialize_head=True, head_node_args={**node, "include_dashboard": False}
+        )
+        try:
+            cluster.add_node(**node, resources={FAR: float(actors)})
+            ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+            try:
+                yield
+            finally:
+                ray.shutdown()
+        finally:
+            cluster.shutdown()
 
 
 @contextmanager

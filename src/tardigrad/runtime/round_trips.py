@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from tardigrad.checks import one_of
 from tardigrad.layout import Layout
 from tardigrad.rules import sgd
 from tardigrad.runtime.crew import Crew
-from tardigrad.runtime.ray_cluster import local
+from tardigrad.runtime.ray_cluster import FAR, local, two_nodes
 from tardigrad.runtime.training import train
 from tardigrad.tasks import FunctionTask, Gradient, Turn
 
@@ -97,14 +97,16 @@ class Rates:
 
 
 @contextmanager
-def rates(workers: int) -> Iterator[Rates]:
-    """On one node, for up to so many workers: a Ray of our own, unless one is connected."""
-    with ExitStack() as stack:
-        if not ray.is_initialized():
-            stack.enter_context(local(2 * workers + 3, OBJECT_STORE_BYTES))
-        made = Rates(stack.enter_context(Crew()), workers)
-        stack.callback(made.close)
-        yield made
+def rates(workers: int, nodes: int = 1) -> Iterator[Rates]:
+    """For up to so many workers, on a Ray of our own: one node, or two with all workers on the
+    other one than the server, where nothing is shared."""
+    start = local if nodes == 1 else two_nodes
+    with start(2 * workers + 3, OBJECT_STORE_BYTES), Crew() as crew:
+        made = Rates(crew, workers, None if nodes == 1 else {FAR: 1.0})
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 def _start(process: type, resources: dict[str, float] | None = None) -> Any:

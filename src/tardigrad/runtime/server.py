@@ -49,6 +49,8 @@ class Server:
         fold: Fold | None = None,
         snapshot_every: int = 0,
     ) -> None:
+        self.keep: Callable[[int, Tensor], Tensor] = lambda version, vector: vector
+        """Where a new version is kept: in the place it was made, unless somebody says another."""
         self.control = control
         self.shard = shard
         self.buffers = buffers
@@ -101,7 +103,10 @@ class Server:
                 self.buffers = self.fold(self.buffers, pending.buffers)
         shard.apply(arrived, applied.scale)
         self.consumed.extend(applied.rows)
-        self.sent[shard.version] = shard.sent
+        kept = self.keep(shard.version, shard.sent)
+        if shard.theta is shard.sent:
+            shard.theta = kept
+        shard.sent = self.sent[shard.version] = kept
         if self.snapshot_every and shard.version % self.snapshot_every == 0:
             self._snapshot(now_s)
 

@@ -8,8 +8,8 @@ in can run code, and a frame that is none is refused before anything is made of 
 import json
 import math
 import struct
-from collections.abc import Sequence
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,18 +82,22 @@ def write_frame(kind: str, what: Sequence[Any], arrays: Arrays | None = None) ->
     return LENGTHS.pack(len(text), len(body)) + text + body
 
 
-def read_frame(stream: BinaryIO) -> Frame | None:
-    """The next one; None where the peer has gone, be it in the middle of a frame."""
-    lengths = stream.read(LENGTHS.size)
-    if len(lengths) < LENGTHS.size:
-        return None
-    text_bytes, body_bytes = LENGTHS.unpack(lengths)
-    if text_bytes > MOST_TEXT:
-        raise BadFrame(f"a frame with {text_bytes} bytes of text, at most {MOST_TEXT} may come")
-    text = stream.read(text_bytes)
-    body = stream.read(body_bytes) if body_bytes else b""
-    if len(text) < text_bytes or len(body) < body_bytes:
-        return None
+def split_frames(data: bytearray) -> Iterator[Frame]:
+    """The whole frames at the beginning of `data`, which are taken from it."""
+    while len(data) >= LENGTHS.size:
+        text_bytes, body_bytes = LENGTHS.unpack_from(data)
+        if text_bytes > MOST_TEXT:
+            raise BadFrame(f"a frame with {text_bytes} bytes of text, at most {MOST_TEXT} may come")
+        body_at = LENGTHS.size + text_bytes
+        end = body_at + body_bytes
+        if len(data) < end:
+            return
+        text, body = bytes(data[LENGTHS.size : body_at]), bytes(data[body_at:end])
+        del data[:end]
+        yield _frame(text, body)
+
+
+def _frame(text: bytes, body: bytes) -> Frame:
     try:
         kind, what, about = json.loads(text)
         if not (isinstance(kind, str) and isinstance(what, list)):
