@@ -29,7 +29,7 @@ from tardigrad.tasks import FunctionTask, Gradient, Turn
 
 WAYS = ("tardigrad", "actor", "gloo")
 LR = 0.01
-WARM = 3
+WARM = 10
 """Round trips of each worker before the clock starts: memory is mapped, connections are made."""
 OBJECT_STORE_BYTES = 1024**3
 """The ordinary actor's arrays must fit, or it would be measured while Ray writes them to disk."""
