@@ -162,5 +162,5 @@ class Server:
 
 def digest(tensor: Tensor) -> str:
     """Of a tensor's bytes: equal where the bits are."""
-    data = tensor.detach().contiguous().numpy()
+    data = tensor.detach().contiguous().numpy().data
     return hashlib.blake2b(data, digest_size=8).hexdigest()

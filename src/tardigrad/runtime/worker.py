@@ -280,7 +280,7 @@ class Worker:
         grad = setup.rule.prepare(grad)
         value = float(loss)
         finite = math.isfinite(value) and _finite(grad)
-        self._sleep_until(began, step)
+        self._sleep_until(begin.start_s, step)
         self._busy_s += time.perf_counter() - began
         laid = self._tray.put(grad) if finite else None
         self._fuse.burn(step, "before_push")
@@ -315,11 +315,15 @@ class Worker:
                 self._tickets.get()
         return self._next_row
 
-    def _sleep_until(self, began: float, step: int) -> None:
-        """Impose the step's time, if times are imposed; a real step that took longer is counted."""
+    def _sleep_until(self, start_s: float, step: int) -> None:
+        """Impose the step's time, if times are imposed; a real step that took longer is counted.
+
+        It counts from the moment in which the policy had enough to start, as in the schedule, and
+        not from when this thread woke up.
+        """
         if self.setup.times is None:
             return
-        left = float(self.setup.times.step_s(self.worker, step)) - (time.perf_counter() - began)
+        left = start_s + float(self.setup.times.step_s(self.worker, step)) - self._clock()
         if left > 0:
             time.sleep(left)
         else:
