@@ -63,6 +63,7 @@ def test_points_in_processes_equal_single_runs_to_the_bit(cli: Cli) -> None:
     try:
         said = cli("sweep", "small.toml", "rule.lr=[0.02,0.1]", "seed=[3,4]", "--jobs=2")
         assert said.code == 0, said.err
+        assert "4 points, 2 at a time, each in a process of its own" in said.err
         found = kept("runs/small-sweep")
         assert len(found) == 4
         for outcome in found:

@@ -137,14 +137,18 @@ def sweep(
 
     More than one job means processes that import the main module again, so a script that calls
     this needs `if __name__ == "__main__":`. Processes divide the machine's free memory evenly
-    where the spec has no budget of its own. `say` is told, a line at a time, how points on a GPU
-    are executed.
+    where the spec has no budget of its own. `say` is told, a line at a time, how they are executed.
     """
     if jobs is not None:
         count("jobs", jobs)
     jobs = min(jobs or default_jobs(swept), len(swept))
     say = say or (lambda line: None)
-    return _here(swept, say) if jobs == 1 else _in_processes(swept, jobs)
+    if jobs > 1:
+        say(f"{len(swept)} points, {jobs} at a time, each in a process of its own")
+        return _in_processes(swept, jobs)
+    if not any(may_stack(point.spec) for point in swept):
+        say(f"{len(swept)} points one after another")
+    return _here(swept, say)
 
 
 def _scheduled(swept: Sequence[Point]) -> Iterator[tuple[list[Point], Schedule | None]]:
