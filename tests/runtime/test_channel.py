@@ -151,6 +151,27 @@ def test_order_is_kept_though_nobody_reads_for_a_while(shard):
     assert [said[0][0].version for said in ears.came] == list(range(many))
 
 
+def test_what_comes_together_with_the_welcome_is_heard():
+    name = "tardigrad-test-of-welcome"
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(abstract(name))
+    listening.listen()
+    came = []
+
+    def welcome():
+        peer, _ = listening.accept()
+        released = Arrays().packed([(Released(0, 5, 0), None)])
+        peer.sendall(write_frame("welcome", []) + write_frame("deliver", released))
+        until(lambda: came)
+        peer.close()
+
+    threading.Thread(target=welcome).start()
+    SocketChannel(name, LIFE, 0, came.append)
+    until(lambda: came)
+    listening.close()
+    assert came == [[(Released(0, 5, 0), None)]]
+
+
 TOO_LONG = LENGTHS.pack(2**31, 0)
 BAD = {
     "no frame": (b"GET / HTTP/1.1\r\n\r\n", "bytes of text, at most"),

@@ -9,7 +9,7 @@ import socket
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -92,8 +92,8 @@ class SocketChannel(Channel):
             return
         self._connection = connection = Connection(peer)
         connection.send(write_frame("hello", [*life, worker]))
-        connection.receive()  # the welcome: from now on the shard can reach us
-        threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
+        first = connection.receive()  # the welcome: from now on the shard can reach us
+        threading.Thread(target=self._listen, args=(connection, first), daemon=True).start()
 
     def call(self, call: Call, answered: Heard) -> None:
         arrays = Arrays()
@@ -105,11 +105,12 @@ class SocketChannel(Channel):
                 self._waiting.append(answered)
                 self._connection.send(frame)
 
-    def _listen(self, connection: Connection) -> None:
+    def _listen(self, connection: Connection, frames: Iterator[Frame] | None) -> None:
         try:
-            while (frames := connection.receive()) is not None:
+            while frames is not None:
                 for frame in frames:
                     self._came(frame)
+                frames = connection.receive()
         except Exception as error:  # a bad frame, or an error of ours: the run ends with it
             self._delivered(error)
         finally:
