@@ -62,6 +62,22 @@ def move_rows(buffer: Tensor, moves: Tensor, start: Tensor, batch: Tensor, size:
         buffer[target, :size] = buffer[source, :size]
 
 
+def fetch_samples(
+    samples: Tensor,
+    start: Tensor,
+    batch: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    chosen_inputs: Tensor,
+    chosen_targets: Tensor,
+    places: Tensor,
+) -> None:
+    torch.add(torch.arange(len(places)), int(start[int(batch[0])]), out=places)
+    chosen = samples[places].flatten(0, -2)
+    chosen_inputs.copy_(inputs[chosen])
+    chosen_targets.copy_(targets[chosen])
+
+
 def _replaying(run: Callable[[], None]) -> Any:
     return SimpleNamespace(replay=run)
 
@@ -80,6 +96,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (cuda, cuda_single):
         monkeypatch.setattr(module, "TritonKernel", WindowKernel)
     monkeypatch.setattr(cuda, "move_rows", move_rows)
+    monkeypatch.setattr(cuda, "fetch_samples", fetch_samples)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr(cuda, "_compiled", {})
     monkeypatch.setattr(CudaGraphs, "_graph", _graph)

@@ -25,49 +25,57 @@ from tardigrad.engine.fast.lookahead import look_ahead
 from tardigrad.engine.fast.replicas import Stacking, by_kernel, stacked_coefficients
 from tardigrad.engine.fast.tables import Placement, scalar_table
 from tardigrad.engine.kernels import Program, trace
-from tardigrad.engine.kernels.triton import TritonKernel, move_rows
+from tardigrad.engine.kernels.triton import TritonKernel, fetch_samples, move_rows
 from tardigrad.engine.run import Diverged, History, Run
+from tardigrad.layout import Layout
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
 from tardigrad.tasks import ModuleTask
 from tardigrad.tensors import named
 
-Gradients = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+Gradients = Callable[..., Tensor]
 _compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int], Gradients]] = WeakKeyDictionary()
 
 
 def compiled_gradients(task: ModuleTask, count: int, stride: int) -> Gradients:
-    """(views, inputs, targets, out) → losses; the gradients of `count` rows go into `out`.
+    """(views, inputs, targets, *outs) → losses; the gradients of `count` rows go into `outs`, one
+    for each tensor of the model (`tensors_of`).
 
     Rows of views and gradients are `stride` long. Compiled once per task and these two: nothing
     else about a run has a shape in it.
     """
     known = _compiled.setdefault(task, {})
     if (count, stride) not in known:
-        layout, at = task.layout, task.layout.offsets
+        names = task.layout.names
 
         def loss(pieces: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
-            return task.loss_of(dict(zip(layout.names, pieces, strict=True)), x, y)
+            return task.loss_of(dict(zip(names, pieces, strict=True)), x, y)
 
-        def gradients(views: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
-            params = [
-                views[:, at[i] : at[i + 1]].reshape(len(views), *shape)
-                for i, shape in enumerate(layout.shapes)
-            ]
+        def gradients(views: Tensor, x: Tensor, y: Tensor, *outs: Tensor) -> Tensor:
             losses: Tensor
-            grads, losses = vmap(grad_and_value(loss))(params, x, y)
-            for i, grad in enumerate(grads):
-                out[:, at[i] : at[i + 1]] = grad.flatten(1)
+            grads, losses = vmap(grad_and_value(loss))(tensors_of(views, task.layout), x, y)
+            for out, grad in zip(outs, grads, strict=True):
+                out.copy_(grad)
             return losses
 
         views = torch.zeros(count, stride, device=task.device, dtype=task.dtype)
         chosen = torch.zeros(count, task.batch_size, device=task.device, dtype=torch.int64)
-        train = task.data.train
-        graph = make_fx(gradients, decomposition_table={torch.ops.aten.bmm.default: _bmm})(
-            views, train.inputs[chosen], train.targets[chosen], views.clone()
+        train, outs = task.data.train, tensors_of(views.clone(), task.layout)
+        outer = {torch.ops.aten.bmm.default: _bmm} if task.batch_size == 1 else {}
+        graph = make_fx(gradients, decomposition_table=outer)(
+            views, train.inputs[chosen], train.targets[chosen], *outs
         )
         known[count, stride] = torch.compile(graph, dynamic=False)
     return known[count, stride]
+
+
+def tensors_of(rows: Tensor, layout: Layout) -> list[Tensor]:
+    """The model's tensors, each of all rows, as views of them. One at a time the compiler writes
+    into them as fast as memory goes; into the rows as a whole it takes four times as long."""
+    at = layout.offsets
+    return [
+        rows[:, at[i] : at[i + 1]].view(len(rows), *shape) for i, shape in enumerate(layout.shapes)
+    ]
 
 
 def on_device(array: Any, device: torch.device) -> Tensor:
@@ -164,12 +172,13 @@ class CudaGraphs:
         ]
         samples = drawn[0] if len(drawn) == 1 else torch.stack(drawn, dim=1)
         self._samples = torch.cat([samples, samples[:1].expand(place.stage, *samples.shape[1:])])
+        train = task.data.train
+        self._data = (train.inputs.contiguous(), train.targets.contiguous())
         self._losses = torch.zeros(self._samples.shape[:-1], device=device, dtype=dtype)
         self._start = on_device(self._batches.start, device)
         sizes = [len(moves) for moves in place.moves]
         self._moves = on_device(np.concatenate(place.moves), device)
         self._move_start = on_device(np.concatenate([[0], np.cumsum(sizes)]), device)
-        self._counting = torch.arange(place.stage, device=device)
         self._counter = torch.zeros(1, device=device, dtype=torch.int64)
         self._sizes = np.diff(self._batches.start)
         self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
@@ -194,19 +203,22 @@ class CudaGraphs:
     # -- one batch, as captured
 
     def _compute(self, count: int, parity: int) -> None:
-        # Gathered outside the compiled function: fused into the gradient, it would be done again
-        # for every parameter.
-        places = self._start.index_select(0, self._counter) + self._counting[:count]
-        chosen = self._samples.index_select(0, places).flatten(0, -2)
-        train, stride = self.task.data.train, self._stacking.stride
+        # Fetched outside the compiled function: fused into the gradient, samples would be fetched
+        # again for every parameter.
+        stride, data = self._stacking.stride, self._data
+        chosen = self._samples[:count].flatten(0, -2)
+        inputs, targets = (t.new_empty(*chosen.shape, *t.shape[1:]) for t in data)
+        places = self._start.new_empty(count)
+        fetch_samples(
+            *(self._samples, self._start, self._counter),
+            *(*data, inputs, targets, places),
+        )
         begin = parity * self._stage
         piece = slice(begin, begin + count)
+        views, grads = (t[piece].view(-1, stride) for t in (self._views, self._grads))
         with self.task.products():
             losses = compiled_gradients(self.task, len(chosen), stride)(
-                self._views[piece].view(-1, stride),
-                train.inputs[chosen],
-                train.targets[chosen],
-                self._grads[piece].view(-1, stride),
+                views, inputs, targets, *tensors_of(grads, self.task.layout)
             )
         self._losses.index_copy_(0, places, losses.view(count, *self._losses.shape[1:]))
 
