@@ -38,9 +38,8 @@ def test_growth_finds_the_memory_that_views_take() -> None:
     found = bench_growth(workers=(10, 200), batch_size=1, updates=50, repeats=1)
     few, many = found.data()["rows"]
     view = 4 * perceptron(1, "cpu").layout.size / 2**20
-    # 200 workers hold about 200 views; what else a run takes grows by less than a view each.
-    assert 0.9 < (many["peak MiB"] - few["peak MiB"]) / (190 * view) < 1.5
-    assert 0.9 < many["peak MiB"] / many["predicted MiB"] < 1.5
+    assert many["peak MiB"] - few["peak MiB"] > 0.9 * 190 * view
+    assert 0.8 < many["peak MiB"] / many["predicted MiB"] < 1.4
     assert few["÷ λ=10"] == 1
 
 
