@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.dlpack import from_dlpack
 
 from tardigrad.engine.fast.lookahead import look_ahead
 from tardigrad.engine.fast.replicas import Stacking, by_kernel, stacked_coefficients
@@ -60,7 +61,7 @@ def compiled_gradients(task: ModuleTask, count: int, stride: int) -> Gradients:
 
         views = torch.zeros(count, stride, device=task.device, dtype=task.dtype)
         chosen = torch.zeros(count, task.batch_size, device=task.device, dtype=torch.int64)
-        train, outs = task.data.train, tensors_of(views.clone(), task.layout)
+        train, outs = task.data.train, apart(tensors_of(views.clone(), task.layout))
         outer = {torch.ops.aten.bmm.default: _bmm} if task.batch_size == 1 else {}
         graph = make_fx(gradients, decomposition_table=outer)(
             views, train.inputs[chosen], train.targets[chosen], *outs
@@ -70,12 +71,20 @@ def compiled_gradients(task: ModuleTask, count: int, stride: int) -> Gradients:
 
 
 def tensors_of(rows: Tensor, layout: Layout) -> list[Tensor]:
-    """The model's tensors, each of all rows, as views of them. One at a time the compiler writes
-    into them as fast as memory goes; into the rows as a whole it takes four times as long."""
+    """The model's tensors, each of all rows, as views of them."""
     at = layout.offsets
     return [
         rows[:, at[i] : at[i + 1]].view(len(rows), *shape) for i, shape in enumerate(layout.shapes)
     ]
+
+
+def apart(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The same memory as tensors that torch does not know to share it.
+
+    The compiler writes into tensors of their own as fast as memory goes; into parts of one it takes
+    several times as long, because it writes that one as a whole.
+    """
+    return [from_dlpack(tensor) for tensor in tensors]
 
 
 def on_device(array: Any, device: torch.device) -> Tensor:
@@ -181,6 +190,7 @@ class CudaGraphs:
         self._move_start = on_device(np.concatenate([[0], np.cumsum(sizes)]), device)
         self._counter = torch.zeros(1, device=device, dtype=torch.int64)
         self._sizes = np.diff(self._batches.start)
+        self._parts: dict[tuple[int, int], list[Tensor]] = {}
         self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
 
     def _grouped(self, together: list[list[int]], programs: Sequence[Program]) -> list[_Group]:
@@ -215,12 +225,19 @@ class CudaGraphs:
         )
         begin = parity * self._stage
         piece = slice(begin, begin + count)
-        views, grads = (t[piece].view(-1, stride) for t in (self._views, self._grads))
+        views = self._views[piece].view(-1, stride)
         with self.task.products():
             losses = compiled_gradients(self.task, len(chosen), stride)(
-                views, inputs, targets, *tensors_of(grads, self.task.layout)
+                views, inputs, targets, *self._outs(count, parity)
             )
         self._losses.index_copy_(0, places, losses.view(count, *self._losses.shape[1:]))
+
+    def _outs(self, count: int, parity: int) -> list[Tensor]:
+        """Where a batch's gradients go."""
+        if (count, parity) not in self._parts:
+            piece = self._grads[parity * self._stage :][:count].view(-1, self._stacking.stride)
+            self._parts[count, parity] = apart(tensors_of(piece, self.task.layout))
+        return self._parts[count, parity]
 
     def _apply(self, span: Tensor | None = None) -> None:
         for group in self._groups:

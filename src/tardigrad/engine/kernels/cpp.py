@@ -22,7 +22,7 @@ from tardigrad.engine.kernels.trace import Program
 BLOCK = 1024
 CACHE_BYTES = 32 * 2**20
 """Views that take more than this are not found in a cache when they are read."""
-_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-shared", "-fPIC")
+_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fPIC", "-c")
 _FORMS = {
     "add": "{0} + {1}",
     "sub": "{0} - {1}",
@@ -186,21 +186,33 @@ def _compiled(source: str) -> "ctypes._NamedFuncPointer":
     target = subprocess.run(
         [compiler, "-march=native", "-Q", "--help=target"], capture_output=True, text=True
     ).stdout
-    name = hashlib.sha256("\n".join([source, *_FLAGS, compiler, target]).encode()).hexdigest()
+    name = hashlib.sha256(
+        "\n".join([source, *_FLAGS, *_threads(), compiler, target]).encode()
+    ).hexdigest()
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "tardigrad" / "kernels"
     library = folder / f"{name[:32]}.so"
     if not library.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            code, built = Path(scratch) / "window.cpp", Path(scratch) / "window.so"
+            code, middle, built = (Path(scratch) / f"window.{end}" for end in ("cpp", "o", "so"))
             code.write_text(source)
-            result = subprocess.run(
-                [compiler, *_FLAGS, str(code), "-o", str(built)], capture_output=True, text=True
-            )
-            if result.returncode:
-                raise NoCompiler(f"{compiler} failed: {result.stderr.strip()[:500]}")
+            for arguments in (
+                [*_FLAGS, str(code), "-o", str(middle)],
+                ["-shared", str(middle), *_threads(), "-o", str(built)],
+            ):
+                result = subprocess.run([compiler, *arguments], capture_output=True, text=True)
+                if result.returncode:
+                    raise NoCompiler(f"{compiler} failed: {result.stderr.strip()[:500]}")
             os.replace(built, library)
     function = ctypes.CDLL(str(library)).window
     function.restype = None
     return function
+
+
+def _threads() -> list[str]:
+    """What to link for OpenMP: torch's own library where it brings one, because two of them have
+    two sets of threads, which wait for each other's cores."""
+    beside = Path(torch.__file__).parent
+    found = sorted([*beside.glob("lib/libgomp*.so*"), *beside.parent.glob("torch.libs/libgomp*")])
+    return [str(found[0])] if found else ["-fopenmp"]
