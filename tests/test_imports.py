@@ -12,7 +12,7 @@ import tardigrad
 ROOT = Path(tardigrad.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-LEAVES = {"checks", "findings", "keys", "layout", "schedules", "tables", "tensors"}
+LEAVES = {"allocation", "checks", "findings", "keys", "layout", "schedules", "tables", "tensors"}
 CONTROL = {"policies", "links", "clusters"}
 NUMBERS = {"rules", "tasks"}
 RESULTS = {"engine", "folder"}

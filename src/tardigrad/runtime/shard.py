@@ -11,6 +11,7 @@ import ray
 import torch
 from torch import Tensor
 
+from tardigrad.allocation import keep_freed_memory
 from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.runtime.arena import Payload
 from tardigrad.runtime.control import Refused
@@ -18,7 +19,6 @@ from tardigrad.runtime.cut import cut_file
 from tardigrad.runtime.door import Door
 from tardigrad.runtime.faults import Fuse
 from tardigrad.runtime.log import Log, mend_log, read_log
-from tardigrad.runtime.memory import keep_freed_memory
 from tardigrad.runtime.messages import (
     Applied,
     Decided,

@@ -16,13 +16,13 @@ import ray
 import torch
 from torch import Tensor
 
+from tardigrad.allocation import keep_freed_memory
 from tardigrad.engine import Diverged
 from tardigrad.policies import Request, SetTimer, Start
 from tardigrad.policies.machine import WorkerCommand
 from tardigrad.runtime.arena import Payload
 from tardigrad.runtime.channel import Channel, open_channel
 from tardigrad.runtime.faults import Fuse
-from tardigrad.runtime.memory import keep_freed_memory
 from tardigrad.runtime.messages import NO_ROW, Call, Packed, Push, Released, Ticket
 from tardigrad.runtime.setup import Clock, Life, Place, Setup
 from tardigrad.runtime.standing import Where

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tardigrad.allocation import keep_freed_batches
 from tardigrad.engine.fast.fast import Fast
 from tardigrad.engine.fast.gradients import (
     CALL,
@@ -52,6 +53,7 @@ def build_on_cpu(
 
     Raises ValueError for what is wrong, Unsuited where the exact engine must do it.
     """
+    keep_freed_batches()
     theta = task.start()
     check_pure(rule, theta.dtype)
     check_suited(schedule, rule, theta, sharding, measures)

@@ -1,8 +1,9 @@
 """What the C library does with memory that was freed."""
 
 import ctypes
+from collections.abc import Mapping
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -2, -3, -4
 NEVER = 2**31 - 1
 HEAP = 64 * 1024 * 1024
 """glibc's heaps of threads; one that is empty is kept where this much may be asked for next."""
@@ -15,10 +16,19 @@ def keep_freed_memory() -> None:
     each time, and the page faults cost several times what the update itself does (10M parameters:
     20 ms and more against 4). Where the C library is another one, nothing changes.
     """
+    _set({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: NEVER, M_TOP_PAD: HEAP})
+
+
+def keep_freed_batches() -> None:
+    """The same for blocks of up to 32 MiB, which is what batches of gradients take: what is larger,
+    such as the table of views, still goes back when a run ends."""
+    _set({M_MMAP_THRESHOLD: HEAP // 2, M_TRIM_THRESHOLD: NEVER, M_TOP_PAD: HEAP})
+
+
+def _set(options: Mapping[int, int]) -> None:
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return
-    mallopt(M_MMAP_MAX, 0)
-    mallopt(M_TRIM_THRESHOLD, NEVER)
-    mallopt(M_TOP_PAD, HEAP)
+    for option, value in options.items():
+        mallopt(option, value)
