@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from tardigrad.clusters import Dispatcher
 from tardigrad.engine import Diverged, History
 from tardigrad.engine.execute import drive, prepare
+from tardigrad.engine.fast.memory import check_budget
 from tardigrad.findings import Cell, Findings
 from tardigrad.rules import Rule, fasgd, staleness_aware
 from tardigrad.schedule import Schedule, schedule
@@ -80,9 +81,7 @@ def _figure(
     for batch_size, workers in panels:
         task = mnist_mlp(batch_size=batch_size, pixels="unit", device=device)
         order = schedule(cluster=Dispatcher(workers=workers), updates=updates)
-        lines[batch_size, workers] = {
-            label: _line(order, task, rule, updates) for label, (rule, _) in RULES.items()
-        }
+        lines[batch_size, workers] = _lines(order, task, updates)
     path = folder / file
     _draw(path, f"FASGD paper, {name}: MNIST validation cost", lines)
     rows = tuple(_row(panel, pair) for panel, pair in lines.items())
@@ -94,8 +93,8 @@ def _figure(
     notes = (
         f"{claim}: holds in {len(below)} of {len(panels)} panels"
         + (f", not {told}" if told else ""),
-        f"{updates:,} updates a run, {len(panels) * len(RULES)} runs: {seconds[0]:.1f} s to run and "
-        f"evaluate, after {seconds[1]:.1f} s to compile; {_machine(device)}",
+        f"{updates:,} updates a run, {len(every)} runs: {seconds[0]:.1f} s to run and evaluate, "
+        f"after {seconds[1]:.1f} s to compile; {_machine(device)}",
     )
     columns = (
         "μ",
@@ -110,17 +109,47 @@ def _figure(
     return Findings(f"FASGD paper, {name}: final validation cost", columns, rows, notes, (path,))
 
 
-def _line(order: Schedule, task: Task, rule: Rule, updates: int) -> _Line:
+def _lines(order: Schedule, task: Task, updates: int) -> dict[str, _Line]:
+    """Both rules, as one run where the GPU has room for that."""
+    evaluate_every = max(1, updates // EVALUATIONS)
+    if task.start().device.type != "cuda":
+        return {
+            label: _line(order, task, rule, evaluate_every) for label, (rule, _) in RULES.items()
+        }
+    from tardigrad.engine.fast.stack import check_stackable, stack_on_device, stacked_bytes
+    from tardigrad.engine.together import drive_together
+
+    rules = [rule for rule, _ in RULES.values()]
+    tasks = check_stackable(order, [task] * len(rules), rules)
+    room = check_budget(None, tasks[0].device) // stacked_bytes(order, tasks[0], rules)
+    at_once = len(rules) if room >= len(rules) else 1
+    lines: list[_Line] = []
+    for at in range(0, len(rules), at_once):
+        started = time.perf_counter()
+        stack = stack_on_device(order, tasks[at : at + at_once], rules[at : at + at_once])
+        prepared = time.perf_counter()
+        ended = drive_together(stack, evaluate_every)
+        took = (prepared - started) / at_once, (time.perf_counter() - prepared) / at_once
+        lines += [
+            _of(History() if isinstance(end, Diverged) else end.history, *took) for end in ended
+        ]
+    return dict(zip(RULES, lines, strict=True))
+
+
+def _line(order: Schedule, task: Task, rule: Rule, evaluate_every: int) -> _Line:
     started = time.perf_counter()
     execution = prepare(order, task, rule)
     prepared = time.perf_counter()
     try:
-        history = drive(execution, evaluate_every=max(1, updates // EVALUATIONS)).history
+        history = drive(execution, evaluate_every).history
     except Diverged:
         history = History()
-    ended = time.perf_counter()
+    return _of(history, prepared - started, time.perf_counter() - prepared)
+
+
+def _of(history: History, prepared_s: float, ran_s: float) -> _Line:
     costs = history.column("validation_loss")
-    return _Line(history.column("update"), costs, prepared - started, ended - prepared)
+    return _Line(history.column("update"), costs, prepared_s, ran_s)
 
 
 def _below(pair: dict[str, _Line]) -> bool:
