@@ -13,8 +13,8 @@ from ray.cluster_utils import Cluster
 
 from tardigrad.checks import require
 
-FAR = "far"
-"""The resource that binds actors to the second of `two_nodes`."""
+NEAR, FAR = "near", "far"
+"""The resources that bind actors to the first and the second of `two_nodes`."""
 OBJECT_STORE_BYTES = 256 * 1024 * 1024
 ANSWER_S = 5.0
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -66,12 +66,11 @@ def local(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator
 
 @contextmanager
 def two_nodes(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator[None]:
-    """Two raylets on this machine, to see what crossing nodes costs; the second has `FAR`."""
+    """Two raylets on this machine, to see what crossing nodes costs: one has `NEAR`, one `FAR`."""
     node: dict[str, Any] = {"num_cpus": actors, "object_store_memory": object_store_bytes}
     with _environment():
-        cluster: Any = Cluster(
-            initialize_head=True, head_node_args={**node, "include_dashboard": False}
-        )
+        head = {**node, "include_dashboard": False, "resources": {NEAR: float(actors)}}
+        cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         try:
             cluster.add_node(**node, resources={FAR: float(actors)})
             ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR)

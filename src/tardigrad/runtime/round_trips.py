@@ -23,7 +23,7 @@ from tardigrad.checks import one_of
 from tardigrad.layout import Layout
 from tardigrad.rules import sgd
 from tardigrad.runtime.crew import Crew
-from tardigrad.runtime.ray_cluster import FAR, local, two_nodes
+from tardigrad.runtime.ray_cluster import FAR, NEAR, local, two_nodes
 from tardigrad.runtime.training import train
 from tardigrad.tasks import FunctionTask, Gradient, Turn
 
@@ -38,12 +38,14 @@ OBJECT_STORE_BYTES = 1024**3
 class Rates:
     """The processes of all ways, waiting for their turns."""
 
-    def __init__(self, crew: Crew, workers: int, resources: dict[str, float] | None = None) -> None:
+    def __init__(self, crew: Crew, workers: int, nodes: int = 1) -> None:
         self._crew = crew
-        self._far = resources
-        self._server = _start(Peer)
-        self._actor = _start(ParameterServer)
-        self._workers = [_start(Peer, resources) for _ in range(workers)]
+        # Bound to their nodes: Ray would put a server beside its workers where it can.
+        self._near: dict[str, float] | None = None if nodes == 1 else {NEAR: 1.0}
+        self._far: dict[str, float] | None = None if nodes == 1 else {FAR: 1.0}
+        self._server = _start(Peer, self._near)
+        self._actor = _start(ParameterServer, self._near)
+        self._workers = [_start(Peer, self._far) for _ in range(workers)]
         self._met = False
         self._known: dict[tuple[int, int], float] = {}
 
@@ -60,7 +62,9 @@ class Rates:
         """The whole runtime, as `train` runs it: its log, its checks, its recorded schedule."""
         warm = WARM * workers
         updates = warm + max(10, int(seconds * self._known.get((size, workers), 0.0)))
-        far = {("worker", w): self._far for w in range(workers)} if self._far else None
+        bound = None
+        if self._near and self._far:
+            bound = {("shard", 0): self._near} | {("worker", w): self._far for w in range(workers)}
         run = train(
             Still(size),
             sgd(lr=LR),
@@ -68,7 +72,7 @@ class Rates:
             updates=updates,
             crew=self._crew,
             shared_memory=self._far is None,
-            resources=far,
+            resources=bound,
         )
         times = run.schedule.group_time_s
         rate = (updates - warm) / float(times[-1] - times[warm - 1])
@@ -102,7 +106,7 @@ def rates(workers: int, nodes: int = 1) -> Iterator[Rates]:
     other one than the server, where nothing is shared."""
     start = local if nodes == 1 else two_nodes
     with start(2 * workers + 3, OBJECT_STORE_BYTES), Crew() as crew:
-        made = Rates(crew, workers, None if nodes == 1 else {FAR: 1.0})
+        made = Rates(crew, workers, nodes)
         try:
             yield made
         finally:
