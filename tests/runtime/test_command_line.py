@@ -8,12 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import tardigrad as tg
 from tardigrad.cli import main
 from tardigrad.cli.live import tables
 from tardigrad.folder import RunFolder
 from tardigrad.runtime import Live
 from tardigrad.runtime.standing import ShardStatus, Where
 from tardigrad.spec import Spec, compare_real, run_on_ray
+from tardigrad.spec.real import message_s
 
 SPEC = """
 updates = 40
@@ -112,10 +114,20 @@ def test_measures_are_refused(file, tmp_path):
 def test_compare_real_sets_prediction_beside_measurement(file, tmp_path, crew):
     found = compare_real(Spec.load(file), tmp_path / "out", crew=crew)
     rows = {row[0]: row for row in found.rows}
-    assert 0.2 < rows["gradients per second"][3] < 1.1
-    assert abs(rows["mean delay"][1] - rows["mean delay"][2]) < 1
+    rates = rows["gradients per second"]
+    assert 0.2 < rates[4] < 1.1
+    assert rates[2] < rates[1]  # messages take time
+    assert abs(rows["mean delay"][1] - rows["mean delay"][3]) < 1
     delays = [row for name, row in rows.items() if name.startswith("delay ")]
-    assert sum(row[2] for row in delays) == pytest.approx(1, abs=0.05)
+    for column in (1, 2, 3):
+        assert sum(row[column] for row in delays) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("policy", [tg.Async(), tg.Sync()])
+def test_the_time_of_messages_is_read_from_a_schedule(policy):
+    network = tg.Network(latency_s=0.25)
+    cluster = tg.Gamma(workers=4, mean_s=10.0, network=network)
+    assert message_s(tg.schedule(policy, cluster, updates=40)) == pytest.approx(0.25)
 
 
 def test_only_step_times_can_be_imposed(file, tmp_path, crew):

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tardigrad.checks import require
 from tardigrad.clusters import TimedCluster
 from tardigrad.engine import Diverged, Run
@@ -112,37 +114,69 @@ def compare_real(
     _timed(spec.make_cluster())
     spec = replace(spec, evaluate_every=0, checkpoint_every=0)
     real = run_on_ray(spec, path, address, impose=True, crew=crew, **options).schedule
-    predicted = spec.make_schedule()
+    network = {"latency_s": message_s(real)}
+    with_messages = replace(spec, cluster={**spec.cluster, "network": network})
+    predicted, delayed = spec.make_schedule(), with_messages.make_schedule()
     assert predicted is not None  # the link is Full
-    return side_by_side(predicted, real)
+    assert delayed is not None
+    return side_by_side(predicted, delayed, real)
 
 
-def side_by_side(predicted: Schedule, measured: Schedule) -> Findings:
-    """Speed, waiting and delays of two schedules of one spec."""
-    plan, real = Summary.of(predicted), Summary.of(measured)
-    rows: list[tuple[str, float, float, float | None]] = [
-        _row("gradients per second", plan.gradients_per_s, real.gradients_per_s),
-        _row("updates per second", plan.updates_per_s, real.updates_per_s),
-        _row("share of time waiting", plan.waiting, real.waiting),
-        _row("share of gradients dropped", plan.dropped, real.dropped),
-        _row("mean delay", plan.delay.mean, real.delay.mean),
+def message_s(measured: Schedule) -> float:
+    """How long a message took on average: pushes, from the end of an update's last gradient to the
+    update, and pulls, from an update to the first gradient that starts from it."""
+    end = np.maximum.reduceat(measured.end_s[measured.group_rows], measured.group_start[:-1])
+    push = float(np.mean(measured.group_time_s - end))
+    mine = np.nonzero(measured.group_shard == 0)[0]
+    version = measured.read[:, 0]
+    made = (version > 0) & np.isfinite(measured.start_s)
+    late = measured.start_s[made] - measured.group_time_s[mine[version[made] - 1]]
+    first = np.full(len(mine) + 1, np.inf)
+    np.minimum.at(first, version[made], late)
+    pull = float(np.mean(first[np.isfinite(first)])) if made.any() else push
+    return max(0.0, push + pull) / 2
+
+
+def side_by_side(predicted: Schedule, with_messages: Schedule, measured: Schedule) -> Findings:
+    """Speed, waiting and delays of three schedules of one spec: simulated with messages that take
+    no time, with messages that take what they took, and what happened."""
+    all_three = (predicted, with_messages, measured)
+    made = [Summary.of(schedule) for schedule in all_three]
+    rows = [
+        _row("gradients per second", *(s.gradients_per_s for s in made)),
+        _row("updates per second", *(s.updates_per_s for s in made)),
+        _row("share of time waiting", *(s.waiting for s in made)),
+        _row("share of gradients dropped", *(s.dropped for s in made)),
+        _row("mean delay", *(s.delay.mean for s in made)),
     ]
-    for delay, (a, b) in enumerate(_histograms(predicted, measured)):
-        if max(a, b) >= 0.005:
-            rows.append(_row(f"delay {delay}", a, b))
+    for delay, shares in enumerate(_histograms(*all_three)):
+        if max(shares) >= 0.005:
+            rows.append(_row(f"delay {delay}", *shares))
     return Findings(
         title="predicted by the simulation, measured on Ray",
-        columns=("", "predicted", "measured", "measured / predicted"),
+        columns=(
+            "",
+            "predicted",
+            "with messages",
+            "measured",
+            "measured / predicted",
+            "measured / with messages",
+        ),
         rows=tuple(rows),
         notes=(
             f"{measured.updates} updates, {measured.workers} workers, {measured.shards} shards; "
             "delay d: the share of applied gradients that were d updates late",
+            "with messages: simulated again with messages that take as long as the run's, "
+            f"{1000 * message_s(measured):.2f} ms each way",
         ),
     )
 
 
-def _row(name: str, predicted: float, measured: float) -> tuple[str, float, float, float | None]:
-    return name, predicted, measured, measured / predicted if predicted else None
+def _row(
+    name: str, predicted: float, with_messages: float, measured: float
+) -> tuple[str, float, float, float, float | None, float | None]:
+    ratio, other = (measured / p if p else None for p in (predicted, with_messages))
+    return name, predicted, with_messages, measured, ratio, other
 
 
 def _histograms(*schedules: Schedule) -> list[tuple[float, ...]]:
