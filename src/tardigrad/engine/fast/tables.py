@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tardigrad.engine.fast.lookahead import Batches
+from tardigrad.engine.fast.waiting import why_not_one_by_one
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
 from tardigrad.schedule.schedule import Ints
@@ -98,19 +99,13 @@ class Placement:
 
 def fits_stages(schedule: Schedule) -> str | None:
     """None where `Placement` can serve the schedule, else why not."""
-    if schedule.shards > 1:
-        return "it has several shards"
-    if (np.diff(schedule.group_start) != 1).any():
-        return "its updates apply groups of gradients"
-    rows = schedule.group_rows
-    if len(np.unique(rows)) != len(rows):
-        return "a link applied gradients again"
-    read = schedule.read[rows, 0]
-    if len(np.unique(read[read > 0])) != (read > 0).sum():
-        return "several gradients read one version"
-    if len(schedule.member_after) or len(schedule.drop_row):
-        return "workers came and went, or gradients were dropped"
-    return None
+    why = why_not_one_by_one(schedule)
+    read = schedule.read[schedule.group_rows, 0]
+    if why is None and len(np.unique(read[read > 0])) != (read > 0).sum():
+        why = "several gradients read one version"
+    if why is None and len(schedule.drop_row):
+        why = "gradients were dropped"
+    return why
 
 
 def comes_twice(schedule: Schedule, batches: Batches) -> str | None:
