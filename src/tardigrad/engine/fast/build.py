@@ -24,7 +24,7 @@ from tardigrad.engine.fast.sizes import choose_sizes, cover
 from tardigrad.engine.fast.slots import assign_slots
 from tardigrad.engine.fast.stream import Stream
 from tardigrad.engine.fast.suited import Unsuited, check_pure, check_suited
-from tardigrad.engine.fast.waiting import Waiting, place_views, why_not_one_by_one
+from tardigrad.engine.fast.waiting import place_views, why_not_one_by_one
 from tardigrad.engine.kernels import CppKernel, NoCompiler, NotElementwise, Program, trace
 from tardigrad.engine.run import Say
 from tardigrad.layout import Sharding
@@ -60,27 +60,24 @@ def build_on_cpu(
     if chunk is None:
         chunk = suitable_chunk(theta)
     batches = just_in_time(schedule, chunk)
+    largest = int(np.diff(batches.start).max(initial=1))
+    slots = [assign_slots(schedule, batches, s) for s in range(schedule.shards)]
+
+    def needed(rows: Sequence[int]) -> int:
+        return predicted_bytes(schedule, task, rule, sharding, rows, largest)
+
+    check_fits(needed([slot.count for slot in slots]), budget, schedule)
     program = _program(rule, theta.dtype, say)
     sizes = _sizes(task, rule, batches, say)
-    largest = int(np.diff(batches.start).max(initial=1))
     if program is not None and sizes and not measures and not why_not_one_by_one(schedule):
         assert isinstance(task, ModuleTask)
         if not (task.augments or task.has_statistics):
             batches = cut_into_calls(batches, lambda size: cover(size, sizes, CALL))
-
-            def needed(waiting: Waiting) -> int:
-                rows = [waiting.count + max(sizes)]
-                return predicted_bytes(schedule, task, rule, sharding, rows, largest)
-
             row_bytes = padded(len(theta)) * theta.element_size()
             waiting = place_views(schedule, batches, row_bytes)
-            if needed(waiting) > budget:
+            if needed([waiting.count + max(sizes)]) > budget:
                 waiting = place_views(schedule, batches, row_bytes, room=0, small_bytes=0)
-            check_fits(needed(waiting), budget, schedule)
             return Stream(schedule, task, rule, batches, waiting, sizes, program)
-    slots = [assign_slots(schedule, batches, s) for s in range(schedule.shards)]
-    rows = [slot.count for slot in slots]
-    check_fits(predicted_bytes(schedule, task, rule, sharding, rows, largest), budget, schedule)
     gradients: Gradients = OneByOne(schedule, task, rule)
     if sizes:
         assert isinstance(task, ModuleTask)

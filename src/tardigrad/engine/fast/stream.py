@@ -77,8 +77,8 @@ class Stream:
         self._kernel = CppKernel(program, theta.dtype)
         self._sizes = sorted(sizes)
         self._losses: list[float] = []
-        self._drawn_from = 0
-        self._drawn = torch.empty(0)
+        self._drawn = range(0)
+        self._indices = torch.empty(0)
 
     @property
     def updates(self) -> int:
@@ -128,7 +128,7 @@ class Stream:
     def _compute(self, begin: int, end: int) -> list[float]:
         """The gradients of updates `begin` to `end` − 1; their losses."""
         count = self._sizes[bisect_left(self._sizes, end - begin)]
-        chosen, train = self._samples(begin, count), self.task.data.train
+        chosen, train = self._samples(begin, end, count), self.task.data.train
         shape = (count, self.task.batch_size)
         inputs = train.inputs.index_select(0, chosen).view(*shape, *train.inputs.shape[1:])
         targets = train.targets.index_select(0, chosen).view(*shape, *train.targets.shape[1:])
@@ -149,17 +149,18 @@ class Stream:
         torch.index_select(self._views, 0, where, out=self._gathered[: end - begin])
         return self._gathered
 
-    def _samples(self, begin: int, count: int) -> Tensor:
-        """Sample indices of `count` updates in one row; drawn many at a time, since few are as dear
-        as many. After the last update, any."""
-        low = begin - self._drawn_from
-        if not 0 <= low <= len(self._drawn) - count:
-            rows = self.schedule.group_rows[begin : begin + DRAWN]
+    def _samples(self, begin: int, end: int, count: int) -> Tensor:
+        """Sample indices of updates `begin` to `end` − 1, and any after them up to `count`; drawn
+        many at a time, since few are as dear as many."""
+        if not self._drawn.start <= begin <= end <= self._drawn.stop:
+            stop = max(end, min(begin + DRAWN, self.total))
+            rows = self.schedule.group_rows[begin:stop]
             steps = self.schedule.step[rows]
             drawn = self.task.indices_of(self.schedule.worker[rows], steps, rows)
-            self._drawn = torch.cat([drawn, drawn[:1].expand(count, -1)])
-            self._drawn_from, low = begin, 0
-        return self._drawn[low : low + count].reshape(-1)
+            self._indices = torch.cat([drawn, drawn[:1].expand(max(self._sizes), -1)])
+            self._drawn = range(begin, stop)
+        low = begin - self._drawn.start
+        return self._indices[low : low + count].reshape(-1)
 
     def _refuse(self, losses: list[float], begin: int) -> None:
         for update, loss in enumerate(losses, begin):
