@@ -117,6 +117,17 @@ def test_a_checkpoint_goes_on_only_as_what_it_was(tmp_path: Path) -> None:
         run(schedule, RULE_CASES["adam"], "fast", folder=tmp_path, resume=True)
 
 
+def test_windows_that_are_only_as_many_are_refused(tmp_path: Path) -> None:
+    """Two chunks may cut a schedule into equally many batches that end elsewhere."""
+    cluster = tg.Gamma(workers=12, heterogeneous=True)
+    schedule = tg.schedule(tg.Async(), cluster, updates=19, seed=86)
+    options: dict[str, Any] = {"folder": tmp_path, "checkpoint_every": 14, "resume": True}
+    with pytest.raises(Stop):
+        run(schedule, RULE_CASES["sgd"], "fast", chunk=4, watch=stop_after(15), **options)
+    with pytest.raises(ValueError, match="another schedule or chunk"):
+        run(schedule, RULE_CASES["sgd"], "fast", chunk=8, **options)
+
+
 def test_a_loss_that_is_not_a_number_stops_the_run_at_its_update() -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
 

@@ -123,7 +123,11 @@ def test_compare_real_sets_prediction_beside_measurement(file, tmp_path, crew):
         assert sum(row[column] for row in delays) == pytest.approx(1, abs=0.05)
 
 
-@pytest.mark.parametrize("policy", [tg.Async(), tg.Sync()])
+@pytest.mark.parametrize(
+    "policy",
+    [tg.Async(), tg.Async(wait=False), tg.Sync(), tg.Partial(push=3, push_timeout_s=2.0)],
+    ids=str,
+)
 def test_the_time_of_messages_is_read_from_a_schedule(policy):
     network = tg.Network(latency_s=0.25)
     cluster = tg.Gamma(workers=4, mean_s=10.0, network=network)

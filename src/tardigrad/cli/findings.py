@@ -21,9 +21,10 @@ def show(findings: Findings) -> None:
     for i, column in enumerate(findings.columns):
         words = any(isinstance(row[i], str) for row in findings.rows)
         # Headers and words may go on in the next line; a number that is cut is no number.
-        least = None if words else max((len(row[i]) for row in rows), default=0)
+        numbers = [not isinstance(row[i], str) for row in findings.rows]
+        least = max((len(row[i]) for row, is_ in zip(rows, numbers, strict=True) if is_), default=0)
         justify: JustifyMethod = "left" if words and i == 0 else "right"
-        table.add_column(Text(column), justify=justify, min_width=least)
+        table.add_column(Text(column), justify=justify, min_width=least or None)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     out.print(Text(findings.title, style="italic"))

@@ -39,7 +39,10 @@ def drive_together(
         if len(ended) == len(stack.replicas):
             return [ended[i] for i in range(len(stack.replicas))]
         every = evaluate_every or stack.total
-        stack.advance_to(min(stack.total, updates - updates % every + every))
+        try:
+            stack.advance_to(min(stack.total, updates - updates % every + every))
+        except Diverged as diverged:  # raised where there is one replica alone
+            return [diverged]
 
 
 def _look_at(replica: Replica, evaluates: bool, splits: Sequence[str], wall_s: float) -> None:

@@ -123,8 +123,10 @@ def compare_real(
 
 
 def message_s(measured: Schedule) -> float:
-    """How long a message took on average: pushes, from the end of an update's last gradient to the
-    update, and pulls, from an update to the first gradient that starts from it."""
+    """How long a message took on average: a push, from the end of an update's last gradient to the
+    update, or a pull, from an update to the first gradient that starts from it. The shorter of the
+    two, because a policy may wait in one of them: a shard for a timer, a worker for its gradient.
+    """
     end = np.maximum.reduceat(measured.end_s[measured.group_rows], measured.group_start[:-1])
     push = float(np.mean(measured.group_time_s - end))
     mine = np.nonzero(measured.group_shard == 0)[0]
@@ -134,7 +136,7 @@ def message_s(measured: Schedule) -> float:
     first = np.full(len(mine) + 1, np.inf)
     np.minimum.at(first, version[made], late)
     pull = float(np.mean(first[np.isfinite(first)])) if made.any() else push
-    return max(0.0, push + pull) / 2
+    return max(0.0, min(push, pull))
 
 
 def side_by_side(predicted: Schedule, with_messages: Schedule, measured: Schedule) -> Findings:

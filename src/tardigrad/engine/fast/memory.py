@@ -78,7 +78,8 @@ def machine_bytes(device: torch.device) -> tuple[int, int]:
     """(left, in all) on the device."""
     if device.type == "cuda":
         free, whole = torch.cuda.mem_get_info(device)
-        return int(free), int(whole)
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(free) + kept, int(whole)  # torch keeps what was freed, for the next who asks
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     free = whole
     meminfo = Path("/proc/meminfo")

@@ -5,6 +5,7 @@ two calls: the compiled gradients, and the window kernel that applies them and w
 where a later batch will read it.
 """
 
+import hashlib
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -197,10 +198,15 @@ class Stream:
     def _digest(self) -> str:
         return self.schedule.digest
 
+    @cached_property
+    def _windows(self) -> str:
+        """Tells where batches end, which a chunk of another size changes."""
+        return hashlib.sha256(self._window.tobytes()).hexdigest()
+
     def facts(self) -> dict[str, Any]:
         return {
             "schedule": self._digest,
-            "batches": len(self._window) - 1,
+            "windows": self._windows,
             "position": self.position,
             "batch": self._batch,
             "losses": self._losses,
@@ -212,7 +218,7 @@ class Stream:
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from what `tensors` and `facts` saved; another run's are refused."""
         require(
-            facts["schedule"] == self._digest and facts["batches"] == len(self._window) - 1,
+            facts["schedule"] == self._digest and facts.get("windows") == self._windows,
             "the checkpoint belongs to a run of another schedule or chunk: resume with those it "
             "was made with, or start in a new folder",
         )
