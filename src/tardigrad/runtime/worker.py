@@ -109,6 +109,7 @@ class Worker:
         self._busy_s = 0.0
         self._late_steps = 0
         self._refused = 0
+        self._running = False
         return Place.here()
 
     def connect(self, shards: Sequence[tuple[Any, int, Place]]) -> None:
@@ -153,6 +154,7 @@ class Worker:
                 self._do(self._half.begin())
             else:
                 self._half.rejoined()
+            self._running = True
             for shard in range(len(self._peers)):
                 self._early(shard)
         while True:
@@ -206,9 +208,10 @@ class Worker:
             self._early(shard)
 
     def _early(self, shard: int) -> None:
-        """Take releases in the order in which the shard gave them."""
+        """Take releases in the order in which the shard gave them; those that come before the work
+        begins wait for it, because only then is it known which ones have been heard."""
         peer = self._peers[shard]
-        while peer.heard + 1 in peer.early:
+        while self._running and peer.heard + 1 in peer.early:
             released, payload = peer.early.pop(peer.heard + 1)
             assert isinstance(released, Released)
             peer.heard = released.sequence
