@@ -187,15 +187,3 @@ def test_bad_arguments() -> None:
         PartialPull(Partial(push=2), pull=0.9)
     with pytest.raises(ValueError, match=r"use RampUp\(PartialPull"):
         PartialPull(RampUp(Async(), 10), pull=0.9)
-
-
-def test_a_shard_that_is_done_holds_nobody_up() -> None:
-    """Its last version comes again with every answer, and counts for rounds it will never make."""
-    half = Partial(pull=0.5).pull_half(2)
-    half.begin()
-    for version in (1, 2):
-        half.finished(0.0)
-        assert half.pulled(0, version, 0.0)
-    half.finished(0.0)
-    assert half.pulled(0, 2, 0.0), "shard 0 has no version 3, and shard 1 waits for gradients"
-    assert half.have == [2, 0]

@@ -68,9 +68,7 @@ class PullRound(PullShare):
     While it waits for its round t, a block of a version below t is dropped. **Choice**: what comes
     while the worker computes round t is judged by t, not yet by t + 1, so that a block which comes
     just after the start is in the next view; else a shard that is always last to answer would never
-    be seen again. A version that comes again is its shard's last (it has made all its updates and
-    only answers), so it counts for every round; else workers would wait for the others' sake while
-    the others wait for them.
+    be seen again.
     """
 
     def __init__(self, shards: int, share: float, timeout_s: float, catch_up: bool) -> None:
@@ -78,11 +76,9 @@ class PullRound(PullShare):
         self.catch_up = catch_up
         self.current = 0
         self._returned = False
-        self._latest: list[int | None] = [None] * shards
 
     def pulled(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
-        again, self._latest[shard] = version == self._latest[shard], version
-        if version < self.current and not again:
+        if version < self.current:
             return []
         self.have[shard] = max(self.have[shard], version)
         self.came.add(shard)
