@@ -19,6 +19,7 @@ from tardigrad.tasks import ModuleTask, Task, Turn
 CALL = 0.5
 """What a call on the CPU costs before its first gradient, in gradients."""
 ALIGN = 32
+"""Rows of buffers begin at multiples of so many numbers: matrix kernels want 16 bytes."""
 LARGE = 2_000_000
 """Parameters from which on one gradient alone keeps a CPU busy."""
 

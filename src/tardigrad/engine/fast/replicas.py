@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tardigrad.engine.fast.gradients import ALIGN
 from tardigrad.engine.kernels import Program
 from tardigrad.tensors import named, restored
 
-ALIGN = 32
-"""Rows of the buffers begin at multiples of so many numbers: matrix kernels want 16 bytes."""
 BLOCK = 256
 """With several replicas, each begins a block of the window kernel: a block has one replica's
 coefficients."""
