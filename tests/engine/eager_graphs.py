@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tardigrad.engine.fast import cuda, cuda_single
+from tardigrad.engine.fast import cuda, cuda_gradients, cuda_single
 from tardigrad.engine.fast.cuda import CudaGraphs
 from tardigrad.engine.fast.cuda_single import CudaSingle
 from tardigrad.engine.kernels import CppKernel, Program
@@ -98,6 +98,6 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "move_rows", move_rows)
     monkeypatch.setattr(cuda, "fetch_samples", fetch_samples)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
-    monkeypatch.setattr(cuda, "_compiled", {})
+    monkeypatch.setattr(cuda_gradients, "_compiled", {})
     monkeypatch.setattr(CudaGraphs, "_graph", _graph)
     monkeypatch.setattr(CudaSingle, "prepare", _prepare)

@@ -11,80 +11,24 @@ times larger and a window still one kernel, for each group of rules that share i
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils.dlpack import from_dlpack
 
+from tardigrad.engine.fast.cuda_gradients import apart, compiled_gradients, tensors_of
 from tardigrad.engine.fast.lookahead import look_ahead
 from tardigrad.engine.fast.replicas import Stacking, by_kernel, stacked_coefficients
 from tardigrad.engine.fast.tables import Placement, scalar_table
 from tardigrad.engine.kernels import Program, trace
 from tardigrad.engine.kernels.triton import TritonKernel, fetch_samples, move_rows
 from tardigrad.engine.run import Diverged, History, Run
-from tardigrad.layout import Layout
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
 from tardigrad.tasks import ModuleTask
 from tardigrad.tensors import named
-
-Gradients = Callable[..., Tensor]
-_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int], Gradients]] = WeakKeyDictionary()
-
-
-def compiled_gradients(task: ModuleTask, count: int, stride: int) -> Gradients:
-    """(views, inputs, targets, *outs) → losses; the gradients of `count` rows go into `outs`, one
-    for each tensor of the model (`tensors_of`).
-
-    Rows of views and gradients are `stride` long. Compiled once per task and these two: nothing
-    else about a run has a shape in it.
-    """
-    known = _compiled.setdefault(task, {})
-    if (count, stride) not in known:
-        names = task.layout.names
-
-        def loss(pieces: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
-            return task.loss_of(dict(zip(names, pieces, strict=True)), x, y)
-
-        def gradients(views: Tensor, x: Tensor, y: Tensor, *outs: Tensor) -> Tensor:
-            losses: Tensor
-            grads, losses = vmap(grad_and_value(loss))(tensors_of(views, task.layout), x, y)
-            for out, grad in zip(outs, grads, strict=True):
-                out.copy_(grad)
-            return losses
-
-        views = torch.zeros(count, stride, device=task.device, dtype=task.dtype)
-        chosen = torch.zeros(count, task.batch_size, device=task.device, dtype=torch.int64)
-        train, outs = task.data.train, apart(tensors_of(views.clone(), task.layout))
-        outer = {torch.ops.aten.bmm.default: _bmm} if task.batch_size == 1 else {}
-        graph = make_fx(gradients, decomposition_table=outer)(
-            views, train.inputs[chosen], train.targets[chosen], *outs
-        )
-        known[count, stride] = torch.compile(graph, dynamic=False)
-    return known[count, stride]
-
-
-def tensors_of(rows: Tensor, layout: Layout) -> list[Tensor]:
-    """The model's tensors, each of all rows, as views of them."""
-    at = layout.offsets
-    return [
-        rows[:, at[i] : at[i + 1]].view(len(rows), *shape) for i, shape in enumerate(layout.shapes)
-    ]
-
-
-def apart(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The same memory as tensors that torch does not know to share it.
-
-    The compiler writes into tensors of their own as fast as memory goes; into parts of one it takes
-    several times as long, because it writes that one as a whole.
-    """
-    return [from_dlpack(tensor) for tensor in tensors]
 
 
 def on_device(array: Any, device: torch.device) -> Tensor:
@@ -98,11 +42,6 @@ def staged_coefficients(
     scalars = scalar_table(schedule, rule, task.batch_size, task.epoch_size)
     table = program.scalars.table(scalars)
     return table.to(task.dtype).to(task.device).contiguous()
-
-
-def _bmm(a: Tensor, b: Tensor) -> Any:
-    """An outer product is element-wise, so that the compiler can write it where it belongs."""
-    return a * b if a.shape[-1] == 1 else NotImplemented
 
 
 class _Group:
