@@ -82,8 +82,8 @@ def _replaying(run: Callable[[], None]) -> Any:
     return SimpleNamespace(replay=run)
 
 
-def _graph(self: CudaGraphs, count: int, parity: int, whole: bool) -> Any:
-    return _replaying(lambda: self._capture(count, parity, whole))
+def _captured(self: CudaGraphs, count: int, parity: int) -> Any:
+    return _replaying(lambda: self._step(count, parity))
 
 
 def _prepare(self: CudaSingle) -> None:
@@ -99,5 +99,5 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "fetch_samples", fetch_samples)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr(cuda_gradients, "_compiled", {})
-    monkeypatch.setattr(CudaGraphs, "_graph", _graph)
+    monkeypatch.setattr(CudaGraphs, "_captured", _captured)
     monkeypatch.setattr(CudaSingle, "prepare", _prepare)

@@ -1,6 +1,7 @@
 """Stacked replicas: each is its single run, and one that diverges leaves the others alone."""
 
 import copy
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -62,6 +63,14 @@ def points(device: str = "cpu", dtype: str = "float64") -> tuple[list[ModuleTask
     return [t for t, _ in pairs], [r for _, r in pairs]
 
 
+def captured(
+    schedule: tg.Schedule, tasks: Sequence[ModuleTask], rules: Sequence[Rule]
+) -> CudaGraphs:
+    graphs = CudaGraphs(schedule, tasks, rules)
+    graphs.prepare()
+    return graphs
+
+
 def same_history(one: Run, other: Run, within: float = 0.0) -> None:
     assert len(one.history.records) == len(other.history.records)
     for mine, theirs in zip(one.history.records, other.history.records, strict=True):
@@ -77,12 +86,12 @@ def same_history(one: Run, other: Run, within: float = 0.0) -> None:
 def test_each_replica_is_its_single_run(name: str) -> None:
     schedule = tg.schedule(*SCHEDULES[name], updates=60, seed=3)
     tasks, rules = points()
-    found = drive_together(Stack(CudaGraphs(schedule, tasks, rules)), 25)
+    found = drive_together(Stack(captured(schedule, tasks, rules)), 25)
     ends = []
     for of, rule, mine in zip(tasks, rules, found, strict=True):
         assert isinstance(mine, Run)
         exact = tg.execute(schedule, of, rule, "exact", evaluate_every=25)
-        single = drive(OnDevice(CudaGraphs(schedule, [of], [rule])), 25)
+        single = drive(OnDevice(captured(schedule, [of], [rule])), 25)
         for other in (exact, single):
             assert (mine.params - other.params).abs().max() <= 1e-11
             same_history(mine, other, 1e-9)
@@ -100,8 +109,8 @@ def test_fed_the_same_gradients_the_updates_have_the_same_bits() -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=5), updates=40)
     of = seeded(0, dtype="float32")
     rules = [tg.rules.gap_aware(lr=0.01), RULE_CASES["adam"], tg.rules.gap_aware(lr=0.03)]
-    stacked = CudaGraphs(schedule, [of] * 3, rules)
-    singles = [CudaGraphs(schedule, [of], [rule]) for rule in rules]
+    stacked = captured(schedule, [of] * 3, rules)
+    singles = [captured(schedule, [of], [rule]) for rule in rules]
     draw = torch.Generator().manual_seed(0)
 
     def computed(graphs: CudaGraphs, grads: torch.Tensor) -> None:
@@ -125,9 +134,9 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
     of = seeded(0)
     rules = [tg.rules.sgd(lr=0.05), tg.rules.sgd(lr=1e200), tg.rules.adam(lr=0.01)]
-    good, bad, also = drive_together(Stack(CudaGraphs(schedule, [of] * 3, rules)), 20)
+    good, bad, also = drive_together(Stack(captured(schedule, [of] * 3, rules)), 20)
     with pytest.raises(Diverged) as single:
-        drive(OnDevice(CudaGraphs(schedule, [of], [rules[1]])), 20)
+        drive(OnDevice(captured(schedule, [of], [rules[1]])), 20)
     assert isinstance(bad, Diverged)
     assert (str(bad), bad.update) == (str(single.value), single.value.update)
     for run, rule in ((good, rules[0]), (also, rules[2])):
@@ -135,7 +144,7 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
         exact = tg.execute(schedule, of, rule, "exact", evaluate_every=20)
         assert (run.params - exact.params).abs().max() <= 1e-11
         same_history(run, exact, 1e-9)
-    everything = drive_together(Stack(CudaGraphs(schedule, [of] * 2, [rules[1]] * 2)), 20)
+    everything = drive_together(Stack(captured(schedule, [of] * 2, [rules[1]] * 2)), 20)
     assert all(isinstance(end, Diverged) for end in everything)
 
 

@@ -130,7 +130,7 @@ class CudaGraphs:
         self._counter = torch.zeros(1, device=device, dtype=torch.int64)
         self._sizes = np.diff(self._batches.start)
         self._parts: dict[tuple[int, int], list[Tensor]] = {}
-        self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
     def _grouped(self, together: list[list[int]], programs: Sequence[Program]) -> list[_Group]:
         groups: list[_Group] = []
@@ -197,38 +197,36 @@ class CudaGraphs:
             move_rows(buffer, self._moves, self._move_start, self._counter, len(self.theta))
         self._counter.add_(1)
 
-    def _graph(self, count: int, parity: int, whole: bool) -> torch.cuda.CUDAGraph:
-        """The graph for batches of up to `count` rows: gradients only, or the whole batch."""
-        key = (count, parity, whole)
-        if key not in self._graphs:
-            saved = {name: t.clone() for name, t in self._mutable().items()}
-            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch's compiler warns of itself
-                for _ in range(2):  # compile and choose kernels outside the capture
-                    self._counter.zero_()
-                    self._capture(count, parity, whole)
-            torch.cuda.current_stream().wait_stream(stream)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self._capture(count, parity, whole)
-            for name, tensor in self._mutable().items():
-                tensor.copy_(saved[name])
-            self._graphs[key] = graph
-        return self._graphs[key]
-
     def prepare(self) -> None:
         """Compile and capture what the run will replay, before it starts."""
-        for size in sorted({self._bucket(int(size)) for size in self._sizes}):
-            for parity in (0, 1):
-                self._graph(size, parity, whole=True)
+        # Gradient mode is part of what torch compiles for, and `advance` runs without.
+        with torch.no_grad():
+            saved = {name: t.clone() for name, t in self._mutable().items()}
+            for size in sorted({self._bucket(int(size)) for size in self._sizes}):
+                for parity in (0, 1):
+                    self._graphs[size, parity] = self._captured(size, parity)
+            for name, tensor in self._mutable().items():
+                tensor.copy_(saved[name])
 
-    def _capture(self, count: int, parity: int, whole: bool) -> None:
+    def _captured(self, count: int, parity: int) -> torch.cuda.CUDAGraph:
+        """The graph for batches of up to `count` rows and their windows."""
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's compiler warns of itself
+            for _ in range(2):  # compile and choose kernels outside the capture
+                self._counter.zero_()
+                self._step(count, parity)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step(count, parity)
+        return graph
+
+    def _step(self, count: int, parity: int) -> None:
         self._compute(count, parity)
-        if whole:
-            self._apply()
-            self._finish()
+        self._apply()
+        self._finish()
 
     def _mutable(self) -> dict[str, Tensor]:
         out = {
@@ -288,11 +286,12 @@ class CudaGraphs:
         begin, end = (int(x) for x in self._batches.window[self._batch : self._batch + 2])
         count, parity = self._bucket(int(self._sizes[self._batch])), self._batch % 2
         if self.position == begin and end <= until:
-            self._graph(count, parity, whole=True).replay()
+            self._graphs[count, parity].replay()
             self.position, self._batch = end, self._batch + 1
             return
         if self.position == begin:
-            self._graph(count, parity, whole=False).replay()
+            # A window that a stop cuts is rare: not worth a graph of its gradients alone.
+            self._compute(count, parity)
         stop = min(end, until)
         self._apply(torch.tensor([self.position, stop], device=self.theta.device))
         self.position = stop
