@@ -141,7 +141,9 @@ class ModuleTask:
             return {}
         self._place(params)
         self._statistics.put(buffers)
-        loss, right, counted = 0.0, 0, 0
+        # Asked for once, at the end: a GPU would wait at every question.
+        losses, right = list[Tensor](), list[Tensor]()
+        sizes, counted = list[int](), 0
         self._module.eval()
         try:
             with torch.no_grad():
@@ -150,14 +152,21 @@ class ModuleTask:
                     inputs = data.inputs[at : at + CHUNK].clone()
                     targets = data.targets[at : at + CHUNK]
                     outputs = self._module(inputs)
-                    loss += self._loss(outputs, targets).item() * len(inputs)
+                    losses.append(self._loss(outputs, targets))
+                    sizes.append(len(inputs))
                     hit = hits(outputs, targets)
                     if hit is not None:
-                        right, counted = right + int(hit.sum()), counted + hit.numel()
+                        right.append(hit.sum())
+                        counted += hit.numel()
         finally:
             self._module.train()
+        loss = 0.0
+        for mean, size in zip(torch.stack(losses).tolist(), sizes, strict=True):
+            loss += mean * size
         metrics = {"loss": loss / len(data)}
-        return {**metrics, "accuracy": right / counted} if counted else metrics
+        if counted:
+            metrics["accuracy"] = sum(torch.stack(right).tolist()) / counted
+        return metrics
 
     def indices(self, turn: Turn) -> Tensor:
         """Which training samples this gradient sees."""

@@ -59,8 +59,8 @@ class Statistics:
 
     def clear(self) -> None:
         """Before a forward pass."""
-        for tensor in self._running():
-            tensor.zero_()
+        if self._layers:
+            torch._foreach_zero_(self._running())
 
     def taken(self) -> tuple[Tensor, ...]:
         """After a forward pass: a copy of the batch's statistics."""
