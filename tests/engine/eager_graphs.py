@@ -86,6 +86,11 @@ def _captured(self: CudaGraphs, count: int, parity: int) -> Any:
     return _replaying(lambda: self._step(count, parity))
 
 
+def _in_turn(works: Sequence[Callable[[], None]]) -> None:
+    for work in works:
+        work()
+
+
 def _prepare(self: CudaSingle) -> None:
     self._graph = _replaying(self._update)
 
@@ -97,6 +102,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "TritonKernel", WindowKernel)
     monkeypatch.setattr(cuda, "move_rows", move_rows)
     monkeypatch.setattr(cuda, "fetch_samples", fetch_samples)
+    monkeypatch.setattr(cuda, "side_by_side", _in_turn)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr(cuda_gradients, "_compiled", {})
     monkeypatch.setattr(CudaGraphs, "_captured", _captured)

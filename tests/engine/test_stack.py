@@ -122,7 +122,7 @@ def test_fed_the_same_gradients_the_updates_have_the_same_bits() -> None:
         grads = torch.randn(2 * stacked._stage, of.layout.size, generator=draw)
         for graphs in (stacked, *singles):
             computed(graphs, grads)
-            graphs._apply(torch.tensor([begin, end]))
+            graphs._apply(begin, end)
             graphs._finish()
     for i, single in enumerate(singles):
         assert torch.equal(stacked.params_of(i), single.params)

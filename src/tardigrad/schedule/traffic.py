@@ -69,7 +69,7 @@ def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None =
     returns = (schedule.member_joined == 1) & (schedule.member_after < until)
     back = np.tile(np.arange(schedule.shards), int(returns.sum()))
     replies = np.concatenate([arrived, back])
-    return Traffic(*(_copies(s, np.ones(len(s), dtype=bool), sizes) for s in (arrived, replies)))
+    return Traffic(*(_copies(shard, None, sizes) for shard in (arrived, replies)))
 
 
 def copies_curve(schedule: Schedule, pull: bool) -> tuple[Ints, Ints]:
@@ -85,9 +85,12 @@ def deviation_curve(schedule: Schedule) -> tuple[Ints, Floats]:
     return schedule.wire_after[replies], schedule.wire_deviation[replies]
 
 
-def _copies(shard: Ints, sent: "np.ndarray[tuple[int], np.dtype[np.bool_]]", sizes: Ints) -> Copies:
+def _copies(
+    shard: Ints, sent: "np.ndarray[tuple[int], np.dtype[np.bool_]] | None", sizes: Ints
+) -> Copies:
+    """Of opportunities at these shards; None where all were sent."""
     potential = np.bincount(shard, minlength=len(sizes))
-    crossed = np.bincount(shard[sent], minlength=len(sizes))
+    crossed = potential if sent is None else np.bincount(shard[sent], minlength=len(sizes))
     return Copies(
         int(potential.sum()), int(crossed.sum()), int(potential @ sizes), int(crossed @ sizes)
     )

@@ -11,7 +11,8 @@ times larger and a window still one kernel, for each group of rules that share i
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,19 @@ def staged_coefficients(
     scalars = scalar_table(schedule, rule, task.batch_size, task.epoch_size)
     table = program.scalars.table(scalars)
     return table.to(task.dtype).to(task.device).contiguous()
+
+
+def side_by_side(works: Sequence[Callable[[], None]]) -> None:
+    """Launch them on streams of their own, so that small ones share the GPU, and join them."""
+    main = torch.cuda.current_stream()
+    streams = [torch.cuda.Stream() for _ in works[1:]]  # type: ignore[no-untyped-call]
+    for stream, work in zip(streams, works[1:], strict=True):
+        stream.wait_stream(main)
+        with torch.cuda.stream(stream):
+            work()
+    works[0]()
+    for stream in streams:
+        main.wait_stream(stream)
 
 
 class _Group:
@@ -106,7 +120,8 @@ class CudaGraphs:
         self._views[: place.stage, : self.theta.numel()] = self.theta
         self._grads = torch.zeros_like(self._views)
         self._groups = self._grouped(together, programs)
-        self._needs_view = any(rule.needs_view for rule in rules)
+        needs_view = any(rule.needs_view for rule in rules)
+        self._moved = (self._grads, self._views) if needs_view else (self._grads,)
         self._stage = place.stage
         self._rows = on_device(place.rows, device)
         self._window = on_device(self._batches.window, device)
@@ -178,24 +193,32 @@ class CudaGraphs:
             self._parts[count, parity] = apart(tensors_of(piece, self.task.layout))
         return self._parts[count, parity]
 
-    def _apply(self, span: Tensor | None = None) -> None:
+    def _apply(self, begin: int, end: int) -> None:
+        """Updates begin to end − 1, of a window whose gradients are there."""
+        span = torch.tensor([begin, end], device=self.theta.device)
         for group in self._groups:
-            group.kernel.run(
-                self.theta[group.part],
-                group.states,
-                group.owns,
-                self._grads[:, group.part],
-                self._views[:, group.part],
-                self._rows,
-                group.coefficients,
-                self._window if span is None else span,
-                self._counter if span is None else torch.zeros_like(self._counter),
-            )
+            self._window_of(group, span, torch.zeros_like(self._counter))
+
+    def _window_of(self, group: _Group, windows: Tensor, batch: Tensor) -> None:
+        group.kernel.run(
+            self.theta[group.part],
+            group.states,
+            group.owns,
+            self._grads[:, group.part],
+            self._views[:, group.part],
+            self._rows,
+            group.coefficients,
+            windows,
+            batch,
+        )
 
     def _finish(self) -> None:
-        for buffer in (self._grads, self._views) if self._needs_view else (self._grads,):
-            move_rows(buffer, self._moves, self._move_start, self._counter, len(self.theta))
+        for buffer in self._moved:
+            self._move(buffer)
         self._counter.add_(1)
+
+    def _move(self, buffer: Tensor) -> None:
+        move_rows(buffer, self._moves, self._move_start, self._counter, len(self.theta))
 
     def prepare(self) -> None:
         """Compile and capture what the run will replay, before it starts."""
@@ -225,8 +248,10 @@ class CudaGraphs:
 
     def _step(self, count: int, parity: int) -> None:
         self._compute(count, parity)
-        self._apply()
-        self._finish()
+        # None reads what another writes: what is moved is what the window does not apply.
+        windows = [partial(self._window_of, g, self._window, self._counter) for g in self._groups]
+        side_by_side([*windows, *(partial(self._move, buffer) for buffer in self._moved)])
+        self._counter.add_(1)
 
     def _mutable(self) -> dict[str, Tensor]:
         out = {
@@ -293,7 +318,7 @@ class CudaGraphs:
             # A window that a stop cuts is rare: not worth a graph of its gradients alone.
             self._compute(count, parity)
         stop = min(end, until)
-        self._apply(torch.tensor([self.position, stop], device=self.theta.device))
+        self._apply(self.position, stop)
         self.position = stop
         if stop == end:
             self._finish()

@@ -13,6 +13,10 @@ from torch.utils.dlpack import from_dlpack
 from tardigrad.layout import Layout
 from tardigrad.tasks import ModuleTask
 
+TILE = 32
+"""Rows and columns of a product that one processor of the GPU computes at a time."""
+FEW_TILES = 64
+LONG, PARTS = 512, 4
 Gradients = Callable[..., Tensor]
 _compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int], Gradients]] = WeakKeyDictionary()
 
@@ -41,8 +45,7 @@ def compiled_gradients(task: ModuleTask, count: int, stride: int) -> Gradients:
         views = torch.zeros(count, stride, device=task.device, dtype=task.dtype)
         chosen = torch.zeros(count, task.batch_size, device=task.device, dtype=torch.int64)
         train, outs = task.data.train, apart(tensors_of(views.clone(), task.layout))
-        outer = {torch.ops.aten.bmm.default: _bmm} if task.batch_size == 1 else {}
-        graph = make_fx(gradients, decomposition_table=outer)(
+        graph = make_fx(gradients, decomposition_table={torch.ops.aten.bmm.default: _bmm})(
             views, train.inputs[chosen], train.targets[chosen], *outs
         )
         known[count, stride] = torch.compile(graph, dynamic=False)
@@ -67,5 +70,20 @@ def apart(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _bmm(a: Tensor, b: Tensor) -> Any:
-    """An outer product is element-wise, so that the compiler can write it where it belongs."""
-    return a * b if a.shape[-1] == 1 else NotImplemented
+    """Products of matrices as this GPU and its compiler do them best.
+
+    With one sample an outer product is element-wise, and the compiler can write it where it
+    belongs. Where products have fewer tiles than half the GPU has processors, each is long: long
+    sums are cut into parts that run beside each other, and added up.
+    """
+    count, rows, inner = a.shape
+    columns = b.shape[-1]
+    if inner == 1:
+        return a * b
+    tiles = count * -(-rows // TILE) * -(-columns // TILE)
+    if tiles > FEW_TILES or inner < LONG or inner % PARTS:
+        return NotImplemented
+    part = inner // PARTS
+    a = a.reshape(count, rows, PARTS, part).transpose(1, 2).reshape(-1, rows, part)
+    parts = torch.bmm(a, b.reshape(-1, part, columns))
+    return parts.view(count, PARTS, rows, columns).sum(1)
