@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tardigrad as tg
-from tardigrad.engine.fast.lookahead import Batches, just_in_time, look_ahead, ready_at
+from tardigrad.engine.fast.lookahead import Batches, in_stages, just_in_time, look_ahead, ready_at
 from tardigrad.schedule import Schedule
 
 CASES = {
@@ -22,8 +22,7 @@ CASES = {
 
 PLANS: dict[str, Callable[[Schedule], Batches]] = {
     "all": look_ahead,
-    "all by 1": lambda schedule: look_ahead(schedule, 1),
-    "all by 5": lambda schedule: look_ahead(schedule, 5),
+    "all in stages": in_stages,
     "next by 1": lambda schedule: just_in_time(schedule, 1),
     "next by 5": lambda schedule: just_in_time(schedule, 5),
 }
@@ -38,7 +37,7 @@ def test_windows_have_what_they_need(name: str, plan: str) -> None:
     computed: set[int] = set()
     for b in range(batches.count):
         rows = batches.of(b).tolist()
-        assert plan == "all" or len(rows) <= int(plan[-1])
+        assert plan.startswith("all") or len(rows) <= int(plan[-1])
         assert all(ready[row] <= batches.window[b] for row in rows)
         assert not computed & set(rows)
         computed |= set(rows)
@@ -62,6 +61,17 @@ def test_windows_follow_the_schedule() -> None:
     assert 0.8 * 128 < np.diff(gamma.window).mean() <= 128
     birthday = np.sqrt(np.pi * 128 / 2)
     assert 0.9 * birthday < np.diff(uniform.window).mean() < 1.1 * birthday
+
+
+def test_the_first_batch_is_cut_to_the_largest_after_it() -> None:
+    schedule = tg.schedule(tg.Async(), tg.Dispatcher(workers=128), updates=2000)
+    whole, cut = look_ahead(schedule), in_stages(schedule)
+    most = int(np.diff(whole.start)[1:].max())
+    assert most < 128
+    pieces = -(-128 // most)
+    assert np.diff(cut.start).max() == most
+    assert cut.window.tolist() == [0] * (pieces - 1) + whole.window.tolist()
+    assert np.array_equal(cut.start[pieces:], whole.start[1:])
 
 
 def test_batches_of_a_synchronous_round_are_the_round() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import tardigrad as tg
-from tardigrad.engine.fast.lookahead import look_ahead
+from tardigrad.engine.fast.lookahead import in_stages
 from tardigrad.engine.fast.tables import Placement, comes_twice, fits_stages, scalar_table
 from tardigrad.engine.kernels import CppKernel, trace
 from tardigrad.rules import Rule
@@ -22,7 +22,7 @@ def gradient(view: torch.Tensor, worker: int, step: int) -> torch.Tensor:
 
 def staged(schedule: Schedule, rule: Rule, theta: torch.Tensor) -> torch.Tensor:
     """What the GPU does with the tables, one gradient at a time."""
-    batches = look_ahead(schedule)
+    batches = in_stages(schedule)
     place = Placement(schedule, batches)
     program = trace(rule, theta.dtype)
     kernel = CppKernel(program, theta.dtype)
@@ -31,7 +31,7 @@ def staged(schedule: Schedule, rule: Rule, theta: torch.Tensor) -> torch.Tensor:
     owns = [t.repeat(schedule.workers, 1) for t in own]
     # NaN wherever nothing was placed: reading it would show.
     views = torch.full((place.size, SIZE), torch.nan, dtype=theta.dtype)
-    views[: place.stage] = theta
+    views[: 2 * place.stage] = theta
     grads = torch.full_like(views, torch.nan)
     table = program.scalars.table(scalar_table(schedule, rule, 1, 0))
     rows = torch.from_numpy(place.rows)
@@ -85,7 +85,7 @@ def test_what_does_not_fit_is_named(policy: tg.Async, shards: int, why: str | No
 
 def test_the_pool_is_no_larger_than_the_workers() -> None:
     schedule = tg.schedule(tg.Async(), tg.Dispatcher(workers=32), updates=2000)
-    place = Placement(schedule, look_ahead(schedule))
+    place = Placement(schedule, in_stages(schedule))
     assert place.size <= 2 * place.stage + 32
     assert np.unique(place.rows[:, 2]).max() < 32
 
@@ -93,5 +93,5 @@ def test_the_pool_is_no_larger_than_the_workers() -> None:
 def test_a_worker_that_comes_twice_in_a_window_is_found() -> None:
     once = tg.schedule(tg.Async(), tg.Gamma(workers=6), updates=200)
     twice = tg.schedule(tg.Async(wait=False), tg.Gamma(workers=6), updates=200)
-    assert comes_twice(once, look_ahead(once)) is None
-    assert "twice in one window" in str(comes_twice(twice, look_ahead(twice)))
+    assert comes_twice(once, in_stages(once)) is None
+    assert "twice in one window" in str(comes_twice(twice, in_stages(twice)))

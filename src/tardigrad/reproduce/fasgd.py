@@ -133,6 +133,7 @@ def _lines(order: Schedule, task: Task, updates: int) -> dict[str, _Line]:
         lines += [
             _of(History() if isinstance(end, Diverged) else end.history, *took) for end in ended
         ]
+        del stack  # its memory is wanted by the next
     return dict(zip(RULES, lines, strict=True))
 
 

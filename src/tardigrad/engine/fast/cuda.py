@@ -10,6 +10,7 @@ together: what is one vector of a run is then R of them side by side, so a batch
 times larger and a window still one kernel, for each group of rules that share its text.
 """
 
+import gc
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from tardigrad.engine.fast.cuda_gradients import apart, compiled_gradients, tensors_of
-from tardigrad.engine.fast.lookahead import look_ahead
+from tardigrad.engine.fast.lookahead import in_stages
 from tardigrad.engine.fast.replicas import Stacking, by_kernel, stacked_coefficients
 from tardigrad.engine.fast.tables import Placement, scalar_table
 from tardigrad.engine.kernels import Program, trace
@@ -30,6 +31,9 @@ from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
 from tardigrad.tasks import ModuleTask
 from tardigrad.tensors import named
+
+BUFFERS = ("views", "grads")
+"""Large, and written before they are read, but for the views that the first batch reads."""
 
 
 def on_device(array: Any, device: torch.device) -> Tensor:
@@ -107,7 +111,7 @@ class CudaGraphs:
         self.position = 0
         self._batch = 0
         device, dtype = task.device, task.dtype
-        self._batches = look_ahead(schedule)
+        self._batches = in_stages(schedule)
         place = Placement(schedule, self._batches)
         self._stacking = stacking = Stacking(task.layout.size, len(tasks))
         programs = [trace(rule, dtype) for rule in rules]
@@ -117,12 +121,12 @@ class CudaGraphs:
         self._at = np.argsort(order)
         self.theta = stacking.place([tasks[i].start() for i in order])
         self._views = torch.zeros(place.size, stacking.row, device=device, dtype=dtype)
-        self._views[: place.stage, : self.theta.numel()] = self.theta
+        self._stage = place.stage
+        self._start_views()
         self._grads = torch.zeros_like(self._views)
         self._groups = self._grouped(together, programs)
         needs_view = any(rule.needs_view for rule in rules)
         self._moved = (self._grads, self._views) if needs_view else (self._grads,)
-        self._stage = place.stage
         self._rows = on_device(place.rows, device)
         self._window = on_device(self._batches.window, device)
         # Samples and losses stand in the order of computing. A batch is padded to its graph's size
@@ -146,6 +150,9 @@ class CudaGraphs:
         self._sizes = np.diff(self._batches.start)
         self._parts: dict[tuple[int, int], list[Tensor]] = {}
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+
+    def _start_views(self) -> None:
+        self._views[: 2 * self._stage, : self.theta.numel()] = self.theta
 
     def _grouped(self, together: list[list[int]], programs: Sequence[Program]) -> list[_Group]:
         groups: list[_Group] = []
@@ -224,12 +231,17 @@ class CudaGraphs:
         """Compile and capture what the run will replay, before it starts."""
         # Gradient mode is part of what torch compiles for, and `advance` runs without.
         with torch.no_grad():
-            saved = {name: t.clone() for name, t in self._mutable().items()}
-            for size in sorted({self._bucket(int(size)) for size in self._sizes}):
-                for parity in (0, 1):
-                    self._graphs[size, parity] = self._captured(size, parity)
-            for name, tensor in self._mutable().items():
-                tensor.copy_(saved[name])
+            saved = {name: t.clone() for name, t in self._mutable().items() if name not in BUFFERS}
+            for b, size in enumerate(self._sizes):
+                key = self._bucket(int(size)), b % 2
+                if key not in self._graphs:
+                    self._graphs[key] = self._captured(*key)
+            for name, tensor in saved.items():
+                self._mutable()[name].copy_(tensor)
+            self._start_views()
+        # What the compiler leaves behind in cycles can hold a batch's work space.
+        gc.collect()
+        torch.cuda.empty_cache()
 
     def _captured(self, count: int, parity: int) -> torch.cuda.CUDAGraph:
         """The graph for batches of up to `count` rows and their windows."""

@@ -32,11 +32,8 @@ class Batches:
         return self.rows[self.start[batch] : self.start[batch + 1]]
 
 
-def look_ahead(schedule: Schedule, chunk: int | None = None) -> Batches:
-    """The batches of a schedule, none larger than `chunk`.
-
-    Where a batch would be larger it is cut: the gradients needed first are computed first.
-    """
+def look_ahead(schedule: Schedule) -> Batches:
+    """The largest batches of a schedule; within each, the gradients needed first come first."""
     ready = ready_at(schedule)
     first_use = np.full(schedule.rows, schedule.groups, dtype=np.int64)
     group_of = np.repeat(np.arange(schedule.groups), np.diff(schedule.group_start))
@@ -56,13 +53,28 @@ def look_ahead(schedule: Schedule, chunk: int | None = None) -> Batches:
         new = new[np.lexsort((new, first_use[new]))]
         taken = upto
         reach = _first_above(needs, position)
-        cuts = range(chunk, len(new), chunk) if chunk else range(0)
         rows.append(new)
-        start += [start[-1] + cut for cut in [*cuts, len(new)]]
-        # A cut batch serves the groups before the first use of what it left out.
-        window += [min(reach, int(first_use[new[cut]])) for cut in cuts] + [reach]
+        start.append(start[-1] + len(new))
+        window.append(reach)
         position = reach
     return Batches(np.concatenate(rows) if rows else by_ready, np.array(start), np.array(window))
+
+
+def in_stages(schedule: Schedule) -> Batches:
+    """`look_ahead`, its first batch cut to the size of the largest after it.
+
+    At the start every worker's gradient is ready, later far fewer may be at once: room for that one
+    batch would be most of the memory. The windows of its pieces but the last are empty.
+    """
+    batches = look_ahead(schedule)
+    sizes = np.diff(batches.start)
+    most = int(sizes[1:].max(initial=0))
+    if not most or sizes[0] <= most:
+        return batches
+    cuts = np.arange(0, sizes[0], most)
+    start = np.concatenate([cuts, batches.start[1:]])
+    window = np.concatenate([np.zeros(len(cuts) - 1, dtype=np.int64), batches.window])
+    return Batches(batches.rows, start, window)
 
 
 def just_in_time(schedule: Schedule, chunk: int) -> Batches:

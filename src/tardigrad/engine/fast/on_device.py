@@ -10,7 +10,7 @@ from tardigrad.checks import require
 from tardigrad.engine.fast.cuda import CudaGraphs
 from tardigrad.engine.fast.cuda_single import CudaSingle
 from tardigrad.engine.fast.gradients import NotBatchable, check_batchable
-from tardigrad.engine.fast.lookahead import look_ahead
+from tardigrad.engine.fast.lookahead import in_stages
 from tardigrad.engine.fast.memory import check_fits
 from tardigrad.engine.fast.suited import Unsuited, check_pure, check_suited
 from tardigrad.engine.fast.tables import Placement, comes_twice, fits_stages
@@ -147,7 +147,7 @@ def check_captured(
     check_suited(schedule, rule, theta, sharding, measures)
     why = fits_stages(schedule)
     if why is None and named(rule.start_own(theta, sharding.layouts[0]), ""):
-        why = comes_twice(schedule, look_ahead(schedule))
+        why = comes_twice(schedule, in_stages(schedule))
     if measures:
         why = f"{measures[0]} is measured between updates, and graphs make many at once"
     if why:
@@ -171,12 +171,12 @@ def check_batched(task: ModuleTask, rule: Rule) -> None:
 def _check_memory(
     schedule: Schedule, rule: Rule, theta: Tensor, sharding: Sharding, budget: int
 ) -> None:
-    """Views and gradients in two stages and a pool, and the workers' own rows: twice, because
+    """Views and gradients in two stages and a pool, and the workers' own rows: those twice, because
     capturing keeps a copy."""
     own = sum(t.numel() for t in named(rule.start_own(theta, sharding.layouts[0]), "").values())
-    rest = schedule.workers * own
-    most = 2 * (2 * 3 * schedule.workers * theta.numel() + rest)
+    rest = 2 * schedule.workers * own
+    most = 2 * 3 * schedule.workers * theta.numel() + rest
     if most * theta.element_size() > budget:
-        place = Placement(schedule, look_ahead(schedule))
-        needed = 2 * (2 * place.size * theta.numel() + rest)
+        place = Placement(schedule, in_stages(schedule))
+        needed = 2 * place.size * theta.numel() + rest
         check_fits(needed * theta.element_size(), budget, schedule)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tardigrad.engine.fast.cuda import CudaGraphs
 from tardigrad.engine.fast.gradients import NotBatchable
-from tardigrad.engine.fast.lookahead import look_ahead
+from tardigrad.engine.fast.lookahead import in_stages
 from tardigrad.engine.fast.on_device import STRIDE, OnDevice, check_batched, check_captured
 from tardigrad.engine.fast.replicas import Stacking
 from tardigrad.engine.fast.suited import Unsuited
@@ -104,9 +104,9 @@ def check_stackable(
 
 def stacked_bytes(schedule: Schedule, task: ModuleTask, rules: Sequence[Rule]) -> int:
     """What each replica of a stack takes, by the rule that keeps most: views and gradients in
-    stages and a pool, own rows and state, all twice (capturing keeps a copy); samples; and for the
-    gradients' work space, by rule of thumb, three copies of a batch's inputs."""
-    batches = look_ahead(schedule)
+    stages and a pool; own rows and state, twice (capturing keeps a copy); samples; and for the
+    gradients' work space, by rule of thumb, three copies of a batch's inputs and gradients."""
+    batches = in_stages(schedule)
     place = Placement(schedule, batches)
     theta, layout, inputs = task.start(), task.layout, task.data.train.inputs
     kept = max(
@@ -114,7 +114,7 @@ def stacked_bytes(schedule: Schedule, task: ModuleTask, rules: Sequence[Rule]) -
         + schedule.workers * len(named(rule.start_own(theta, layout), ""))
         for rule in rules
     )
-    vectors = 2 * (2 * place.size + 1 + kept) * Stacking(layout.size, len(rules)).stride
-    work = 3 * place.stage * task.batch_size * inputs[0].numel()
+    vectors = (2 * place.size + 2 * (1 + kept)) * Stacking(layout.size, len(rules)).stride
+    work = 3 * place.stage * (task.batch_size * inputs[0].numel() + layout.size)
     samples = len(batches.rows) * task.batch_size * 8
     return (vectors + work) * theta.element_size() + samples

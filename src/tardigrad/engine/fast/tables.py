@@ -55,7 +55,8 @@ class Placement:
     A buffer is two *stages* and a *pool*. Batch b computes its gradients at the views in stage
     b mod 2, in order; the updates of its window write the views of batch b + 1 straight into the
     other stage. What the window did not apply is moved into the pool before the stage is needed
-    again. So nothing is gathered before a batch and nothing scattered after it.
+    again. So nothing is gathered before a batch and nothing scattered after it. Both stages begin
+    with the first version, which the pieces of the first batch read (`in_stages`).
 
     rows: (updates, 4) the window kernel's table: gradient, view, own row, where to write.
     moves: per batch, (from, to) of what goes into the pool.
@@ -82,9 +83,9 @@ class Placement:
             self.rows[begin:end, 0] = self.rows[begin:end, 1] = where[applied]
             if b + 1 < batches.count:
                 following = batches.of(b + 1)
-                made = schedule.read[following, 0] - 1
+                read = schedule.read[following, 0]
                 other = ((b + 1) % 2) * self.stage
-                self.rows[made, 3] = other + np.arange(len(following))
+                self.rows[read[read > 0] - 1, 3] = other + np.nonzero(read > 0)[0]
             for slot in leaving[b]:
                 pool.give_back(slot)
             late = rows[applied_at[rows] >= end]
