@@ -62,8 +62,10 @@ class _JudgedByRead(tg.Partial):
 
 
 def test_judging_by_the_version_read_starves_a_shard() -> None:
-    with pytest.raises(ValueError, match=r"versions \[100(, 100){8}, \d\] of 100"):
-        tg.schedule(_JudgedByRead(push=6, pull=0.9), tg.Gamma(WORKERS), 100, shards=SHARDS)
+    """Shard 9 has made next to nothing when the others are done."""
+    s = tg.schedule(_JudgedByRead(push=6, pull=0.9), tg.Gamma(WORKERS), 100, shards=SHARDS)
+    done_s = s.group_time_s[s.group_shard < 9].max()
+    assert np.sum(s.group_time_s[s.group_shard == 9] <= done_s) < 10
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,8 @@ class ModelWorker:
         self.heard[shard] = item.sequence
         self.next_row = max(self.next_row, item.row)
         before = self.half.have[shard]
+        if item.version == self.cluster.setup.updates:
+            self.half.ended(shard)
         commands = self.half.pulled(shard, item.version, 0.0)
         if self.half.have[shard] == item.version >= before:
             self.fresh[shard] = vector

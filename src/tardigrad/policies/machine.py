@@ -85,7 +85,8 @@ class PushHalf(ABC):
         return self._of_worker(arrival.worker, self.pushed(arrival, now_s))
 
     def on_header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        """A push whose gradient a link held back, to come averaged into the worker's next one."""
+        """A push whose gradient a link held back, to come averaged into the worker's next one; or
+        any push after the shard's last version, answered so that other shards can come as far."""
         return self._of_worker(arrival.worker, self.header(arrival, now_s))
 
     def on_timer(self, token: int, now_s: float) -> list[ShardCommand]:
@@ -114,7 +115,7 @@ class PushHalf(ABC):
 
     def header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         """A worker has pushed, but there is nothing to apply: answer it. A policy that counts steps
-        counts this one. Only where `Policy.asynchronous`."""
+        counts this one. Only where `Policy.asynchronous`, or after the shard's last version."""
         return [Release(arrival.worker)]
 
     def timer(self, token: int, now_s: float) -> list[ShardCommand]:
@@ -169,6 +170,11 @@ class PullHalf(ABC):
     @abstractmethod
     def finished(self, now_s: float) -> list[WorkerCommand]:
         """The gradient has been computed and pushed."""
+
+    def ended(self, shard: int) -> None:
+        """This shard has made its last version: `pulled` follows with it, and again whenever the
+        shard answers."""
+        return
 
     def timer(self, token: int, now_s: float) -> list[WorkerCommand]:
         return []

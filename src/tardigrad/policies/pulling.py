@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 
 from tardigrad.checks import not_negative, number, require
-from tardigrad.policies.machine import PullHalf, SetTimer, Start, WorkerCommand
+from tardigrad.policies.machine import PullHalf, Request, SetTimer, Start, WorkerCommand
 
 
 def check_pulling(pull: float, pull_timeout_s: float) -> None:
@@ -69,13 +69,19 @@ class PullRound(PullShare):
     while the worker computes round t is judged by t, not yet by t + 1, so that a block which comes
     just after the start is in the next view; else a shard that is always last to answer would never
     be seen again.
+
+    A shard that lags, after an outage say, may need gradients when a share of the others has made
+    its last version, and nobody will make the worker's round any more. **Choice**: the worker then
+    asks the shards that go on for what they have, and goes on at that, stamped with the last round.
     """
 
     def __init__(self, shards: int, share: float, timeout_s: float, catch_up: bool) -> None:
         super().__init__(shards, share, timeout_s)
         self.catch_up = catch_up
         self.current = 0
-        self._returned = False
+        self._jump = False
+        """The next start is in the newest round whose share has come, whatever came before."""
+        self._ended: set[int] = set()
 
     def pulled(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
         if version < self.current:
@@ -84,22 +90,36 @@ class PullRound(PullShare):
         self.came.add(shard)
         return self.review()
 
+    def ended(self, shard: int) -> None:
+        self._ended.add(shard)
+
     def finished(self, now_s: float) -> list[WorkerCommand]:
         self.current += 1
+        if self._ended and self.current > max(self.have):
+            return self._ask()
         fresh = {s for s, version in enumerate(self.have) if version >= self.current}
         self.await_shards(fresh, self.share)
         return self.review()
 
     def rejoined(self) -> None:
-        self.current = 0
-        self._returned = True
-        self.await_shards(set(), len(self.have))
+        self._await_all(set())
 
     def round(self) -> int:
-        if self.catch_up or self._returned:
+        if self.catch_up or self._jump:
             self.current = sorted(self.have, reverse=True)[self.share - 1]
-            self._returned = False
+            self._jump = False
         return self.current
+
+    def _ask(self) -> list[WorkerCommand]:
+        """Wait for every shard that goes on, in whatever version it is. Version 1 is asked for, not
+        0, which is how a worker asks to begin (`RampUp`); these have had gradients for it."""
+        self._await_all(self._ended)
+        return [Request(s, 1) for s in range(len(self.have)) if s not in self._ended]
+
+    def _await_all(self, came: set[int]) -> None:
+        self.current = 0
+        self._jump = True
+        self.await_shards(set(came), len(self.have))
 
 
 class PullAnswers(PullShare):

@@ -119,6 +119,9 @@ class _AskFirst(PullHalf):
     def finished(self, now_s: float) -> list[WorkerCommand]:
         return self._inner.finished(now_s)
 
+    def ended(self, shard: int) -> None:
+        self._inner.ended(shard)
+
     def timer(self, token: int, now_s: float) -> list[WorkerCommand]:
         return self._inner.timer(token, now_s)
 

@@ -109,8 +109,6 @@ class Control:
             return self._decided(commands, now_s)
         if kind == "request":
             worker, at_least = what
-            if self.done:
-                return [self._released(worker, self.version)]
             return self._decided(self.half.on_request(worker, at_least, now_s), now_s)
         if kind == "ticket":
             (worker,) = what
@@ -118,18 +116,12 @@ class Control:
         if kind == "join":
             (worker,) = what
             self._welcome(worker)
-            if self.done:
-                self.members.add(worker)
-                return [self._released(worker, self.version)]
             return self._decided(self.half.on_join(worker, now_s), now_s)
         if kind == "leave":
             (worker,) = what
             for released in self.releases.pop(worker, []):
                 self._forget(released.version)
             del self.received[worker]
-            if self.done:
-                self.members.discard(worker)
-                return []
             return self._decided(self.half.on_leave(worker, now_s), now_s)
         if kind == "replace":
             worker, incarnation = what
@@ -154,10 +146,10 @@ class Control:
             # The policy never hears of it: the worker tries its next batch at the same view.
             ticket = [Ticket(worker, self._ticket(worker))] if self.shard == 0 else []
             return [Dropped(push.row, NOT_FINITE), *ticket]
-        if self.done:
-            return [self._released(worker, self.version)]
-        self.rows[push.row] = push
         arrival = Arrival(push.row, worker, push.step, push.stamp, read)
+        if self.done:
+            return self._decided(self.half.on_header(arrival, now_s), now_s)
+        self.rows[push.row] = push
         return self._decided(self.half.on_push(arrival, now_s), now_s)
 
     def _decided(self, commands: Sequence[ShardCommand], now_s: float) -> list[Decided]:

@@ -218,6 +218,8 @@ class Worker:
             self._ticket(released.row)
             self._versions[shard] = released.version
             before = self._half.have[shard]
+            if released.version == self.setup.updates:
+                self._half.ended(shard)
             commands = self._half.pulled(shard, released.version, self._clock())
             if self._half.have[shard] == released.version and released.version >= before:
                 old = self._fresh.get(shard)

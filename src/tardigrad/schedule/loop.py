@@ -157,22 +157,30 @@ class Loop:
             at_s = self.messages.up_s(shard, at_s)
         if at_s < math.inf:
             self.source.put(at_s, priority, kind, payload)
+        elif self._in_vain():
+            raise ValueError(self._stuck())
+
+    def _in_vain(self) -> bool:
+        """Whether no shard goes on any more that has to, however long workers do."""
+        return self.updates is not None and not any(
+            half.version < self.updates and self._up_s(shard) < math.inf
+            for shard, half in enumerate(self.push_halves)
+        )
+
+    def _up_s(self, shard: int) -> float:
+        return self.now_s if self.messages is None else self.messages.up_s(shard, self.now_s)
 
     def _arrived(self, shard: int, arrival: Arrival) -> None:
         half = self.push_halves[shard]
         if self.updates is not None and half.version >= self.updates:
             self.recorder.let_go(arrival.row)
-            self._do_shard(shard, [Release(arrival.worker)])
+            self._do_shard(shard, half.on_header(arrival, self.now_s))
         else:
             self._do_shard(shard, half.on_push(arrival, self.now_s))
 
     def _header(self, shard: int, arrival: Arrival) -> None:
         """A push whose gradient stayed behind, to come averaged with a later one."""
-        half = self.push_halves[shard]
-        if self.updates is not None and half.version >= self.updates:
-            self._do_shard(shard, [Release(arrival.worker)])
-        else:
-            self._do_shard(shard, half.on_header(arrival, self.now_s))
+        self._do_shard(shard, self.push_halves[shard].on_header(arrival, self.now_s))
 
     def _pulled(
         self, worker: int, shard: int, version: int, whole: bool = True, deviation: float = 1.0
@@ -181,6 +189,8 @@ class Loop:
             return
         half = self.pull_halves[worker]
         # The policy goes by the header; the view has the version only if the tensor came with it.
+        if version == self.updates:
+            half.ended(shard)
         commands = half.pulled(shard, version, self.now_s)
         if self.wire is not None:
             self.wire.hear(worker, shard, deviation)
@@ -272,13 +282,9 @@ class Loop:
         why = "all workers wait for each other"
         if not self._present:
             why = "all workers are gone"
-        elif self.messages is not None:
-            gone = [
-                s for s in range(len(versions)) if self.messages.up_s(s, self.now_s) == math.inf
-            ]
-            if gone:
-                why = f"shards {gone} have stopped for good"
+        elif gone := [s for s in range(len(versions)) if self._up_s(s) == math.inf]:
+            why = f"shards {gone} have stopped for good"
         return (
-            f"{why}: nothing can happen any more at time {self.now_s:g}, "
+            f"{why}: no shard can go on after time {self.now_s:g}, "
             f"and the shards are at versions {versions} of {self.updates}"
         )
