@@ -8,6 +8,7 @@ from torch import nn
 import tardigrad as tg
 from tardigrad import rules
 from tardigrad.runtime import Change, train
+from tardigrad.runtime.transport import count_pieces
 from tardigrad.tasks import TASKS
 from tardigrad.tasks.split import Data, Split
 
@@ -63,8 +64,13 @@ def test_sync_never_lags_and_async_does(crew):
     assert free.schedule.delays.mean() > 1
 
 
-def test_without_shared_memory_numbers_travel_through_ray(crew):
-    run_and_replay(tg.Sync(), "gap_aware", crew, shared_memory=False)
+@pytest.mark.parametrize(("size", "pieces"), [(100, 0), (100_001, 3), (2_500_000, 0)])
+@pytest.mark.parametrize("policy", [tg.Sync(), tg.Async()])
+def test_without_shared_memory_numbers_travel_through_ray(size, pieces, policy, crew):
+    """In messages, in several of their arguments and results, or as objects: two shards' parts."""
+    assert count_pieces(-(-size // 2) * 4) == pieces
+    task = tg.FunctionTask(torch.linspace(-1, 1, size), lambda view, worker, step: view + worker)
+    run_and_replay(policy, "gap_aware", crew, updates=12, task=task, shared_memory=False)
 
 
 def test_evaluations_are_of_exactly_those_versions(crew):

@@ -34,8 +34,15 @@ class Address(NamedTuple):
     dtype: str
 
 
-Payload = Address | Any
-"""How numbers travel: a slot's address, or a numpy array (as itself or as a reference of Ray's)."""
+class Pieces(NamedTuple):
+    """An array cut into several, one after the other."""
+
+    arrays: tuple[Any, ...]
+
+
+Payload = Address | Pieces | Any
+"""How numbers travel: a slot's address, or a numpy array (as itself, in pieces or as a reference of
+Ray's)."""
 
 
 def can_share() -> bool:

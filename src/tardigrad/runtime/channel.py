@@ -5,20 +5,22 @@ refused with. A call whose shard has died gets no answer: the driver brings the 
 worker calls again what was not answered.
 """
 
+import queue
 import socket
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
-from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
+import ray
+from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayTaskError
 
 from tardigrad.runtime.connection import Connection, abstract
 from tardigrad.runtime.control import Refused
 from tardigrad.runtime.messages import Call, Packed
 from tardigrad.runtime.setup import Life, Place
+from tardigrad.runtime.transport import arguments, heard
 from tardigrad.runtime.wire import Arrays, Frame, write_frame
 
 Heard = Callable[[list[Packed] | BaseException], None]
@@ -37,43 +39,70 @@ class Channel(ABC):
 
 
 def open_channel(
-    handle: Any, place: Place, here: Place, life: Life, worker: int, delivered: Heard
+    handle: Any,
+    place: Place,
+    here: Place,
+    life: Life,
+    worker: int,
+    delivered: Heard,
+    pieces: int = 0,
 ) -> Channel:
-    """To the shard at `place`; `delivered` hears what comes through the socket without a call."""
+    """To the shard at `place`; `delivered` hears what comes through the socket without a call.
+
+    pieces: in how many a version of this shard travels (`count_pieces`), where Ray carries it.
+    """
     if place.door and place.near(here):
         return SocketChannel(place.door, life, worker, delivered)
-    return RayChannel(handle, life)
+    return RayChannel(handle, life, pieces)
 
 
 class RayChannel(Channel):
-    def __init__(self, handle: Any, life: Life) -> None:
-        self._handle, self._life = handle, life
+    """One thread waits for answers; whoever calls sends."""
+
+    def __init__(self, handle: Any, life: Life, pieces: int = 0) -> None:
+        self._handle, self._life, self._pieces = handle, life, pieces
         self._closed = False
+        self._asked: queue.SimpleQueue[_Sent | None] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
 
     def call(self, call: Call, answered: Heard) -> None:
-        reference = self._handle.call.remote(self._life, *call)
-        reference.future().add_done_callback(lambda f: self._came(call, answered, f))
+        method = self._handle.call_by_ray.options(num_returns=1 + self._pieces)
+        header = call._replace(payload=None)
+        results = method.remote(self._life, self._pieces, header, *arguments(call.payload))
+        self._asked.put(_Sent(call, answered, results if self._pieces else [results]))
 
-    def _came(self, call: Call, answered: Heard, answer: "Future[list[Packed]]") -> None:
-        try:
-            found = answer.result()
-        except RayTaskError as error:  # refused: the error names the worker and says why
-            answered(error.cause)
-        except ActorUnavailableError:
-            again = threading.Timer(UNREACHABLE_S, self._again, (call, answered))
-            again.daemon = True
-            again.start()
-        except RayActorError:
-            pass
-        else:
-            answered(found)
+    def _listen(self) -> None:
+        while (sent := self._asked.get()) is not None:
+            try:
+                found = heard(ray.get(sent.results))
+            except RayTaskError as error:  # refused: the error names the worker and says why
+                sent.answered(error.cause)
+            except ActorUnavailableError:
+                again = threading.Timer(UNREACHABLE_S, self._again, (sent,))
+                again.daemon = True
+                again.start()
+            except (RayActorError, ObjectLostError):
+                pass
+            except Exception as error:  # the run ends with it
+                sent.answered(error)
+            else:
+                sent.answered(found)
 
-    def _again(self, call: Call, answered: Heard) -> None:
+    def _again(self, sent: "_Sent") -> None:
         if not self._closed:
-            self.call(call, answered)
+            self.call(sent.call, sent.answered)
 
     def close(self) -> None:
         self._closed = True
+        self._asked.put(None)
+
+
+class _Sent(NamedTuple):
+    """A call that Ray carries, and what it will return."""
+
+    call: Call
+    answered: Heard
+    results: list[Any]
 
 
 class SocketChannel(Channel):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tardigrad.allocation import keep_freed_memory
 from tardigrad.engine.checkpoint import save_checkpoint
-from tardigrad.runtime.arena import Payload
+from tardigrad.runtime.arena import Address, Payload
 from tardigrad.runtime.control import Refused
 from tardigrad.runtime.cut import cut_file
 from tardigrad.runtime.door import Door
@@ -21,6 +21,7 @@ from tardigrad.runtime.faults import Fuse
 from tardigrad.runtime.log import Log, mend_log, read_log
 from tardigrad.runtime.messages import (
     Applied,
+    Call,
     Decided,
     Event,
     Packed,
@@ -34,7 +35,7 @@ from tardigrad.runtime.setup import Clock, Life, Place, Setup
 from tardigrad.runtime.standing import End, Link, ShardStatus
 from tardigrad.runtime.state import make_server, refeed
 from tardigrad.runtime.timers import Timers
-from tardigrad.runtime.transport import Shelf, Taken
+from tardigrad.runtime.transport import Shelf, Taken, answer, arguments, received
 
 Saved = tuple[Mapping[str, Tensor], Mapping[str, Any], Sequence[Snapshot]]
 
@@ -124,6 +125,11 @@ class ShardHost:
                 self._arrive(push, payload, extra)
             return self._handle(Event(kind, self._clock(), what), worker)
 
+    def call_by_ray(self, life: Life, pieces: int, call: Call, *payload: Any) -> Any:
+        """The same, with numbers as `arguments` and in 1 + `pieces` results."""
+        call = call._replace(payload=received(payload[0], payload[1:]))
+        return answer(self.call(life, *call), pieces)
+
     def _arrive(self, push: Push, payload: Payload, extra: tuple[Any, ...]) -> None:
         self.server.control.check(push)
         grad = self._grad(push, payload)
@@ -157,7 +163,7 @@ class ShardHost:
     @staticmethod
     def _whole(payload: Payload) -> bool:
         """Slots hold whole gradients; arrays only our slice."""
-        return isinstance(payload, tuple)
+        return isinstance(payload, Address)
 
     # What the driver calls.
 
@@ -342,8 +348,8 @@ class ShardHost:
         if link is None:
             return
         if self._door is None or not link.place.near(self._here):
-            packed = self._packed(item, many)
-            link.handle.deliver.remote(self._life, self.shard, *packed)
+            what, payload = self._packed(item, many)
+            link.handle.deliver.remote(self._life, self.shard, what, *arguments(payload))
         elif self._door.reaches(item.worker, link.incarnation):
             self._door.deliver(item.worker, self._packed(item))
         elif isinstance(item, Released):

@@ -1,10 +1,12 @@
 """How numbers travel: through shared memory on one node, through Ray's object store between nodes.
 
-What travels is a *payload*: the address of a slot, or an array that Ray carries. Senders choose by
-who is near; receivers take whichever comes. A transport for GPUs would be a third kind.
+What travels is a *payload*: the address of a slot, or an array that Ray carries, as one object or
+in pieces small enough to ride in its messages. Senders choose by who is near and how much it is;
+receivers take whichever comes. A transport for GPUs would be another kind.
 """
 
-from collections.abc import Collection
+import ctypes
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,53 @@ import ray
 import torch
 from torch import Tensor
 
-from tardigrad.runtime.arena import Address, Opened, Payload, Slot, Slots, can_share
+from tardigrad.runtime.arena import Address, Opened, Payload, Pieces, Slot, Slots, can_share
+from tardigrad.runtime.messages import Packed
 
-INLINE_BYTES = 100_000
-"""Larger arguments go through the object store: once per call, or once for all by reference."""
+PIECE_BYTES = 96_000
+"""What rides in a message of Ray's, its header included, must stay below 100 KiB. Anything larger
+becomes an object, which the nodes' stores have to find and fetch: 5 ms and more each way."""
+MOST_PIECES = 50
+"""Beyond, an object is faster than its pieces, each of which costs a little."""
+
+
+def count_pieces(size_bytes: int) -> int:
+    """How many pieces an array of so many bytes travels in; 0: it travels as it is."""
+    pieces = -(-size_bytes // PIECE_BYTES)
+    return pieces if 1 < pieces <= MOST_PIECES else 0
+
+
+def arguments(payload: Payload) -> Sequence[Any]:
+    """A payload as arguments of a Ray call, which `received` makes one again."""
+    pieces = _cut(payload)
+    return (Pieces(()), *pieces) if pieces else (payload,)
+
+
+def received(payload: Payload, pieces: Sequence[Any]) -> Payload:
+    return Pieces(tuple(pieces)) if isinstance(payload, Pieces) else payload
+
+
+def answer(packed: list[Packed], pieces: int) -> Any:
+    """What a Ray call returns that has 1 + `pieces` results: `heard` makes it `packed` again."""
+    if not pieces:
+        return packed
+    for place, (item, payload) in enumerate(packed):
+        cut = _cut(payload)
+        if len(cut) == pieces:
+            return [*packed[:place], (item, Pieces(())), *packed[place + 1 :]], *cut
+    return packed, *[None] * pieces
+
+
+def heard(results: Sequence[Any]) -> list[Packed]:
+    packed, *pieces = results
+    return [(item, received(payload, pieces)) for item, payload in packed]
+
+
+def _cut(payload: Payload) -> list[Any]:
+    if not isinstance(payload, np.ndarray) or not count_pieces(payload.nbytes):
+        return []
+    step = PIECE_BYTES // payload.itemsize
+    return [payload[at : at + step] for at in range(0, len(payload), step)]
 
 
 class Shelf:
@@ -57,7 +102,7 @@ class Shelf:
                 self._holds[slot.address] = version
             slot.claim(worker)
             return slot.address
-        if not many or vector.numel() * vector.itemsize <= INLINE_BYTES:
+        if not many or vector.numel() * vector.itemsize <= PIECE_BYTES:
             return vector.numpy()
         if self._reference[0] != version:
             self._reference = (version, ray.put(vector.numpy()))
@@ -128,13 +173,23 @@ class Taken:
             return False
 
     def look(self, payload: Payload, part: slice | None = None) -> Tensor:
-        """The numbers; in a slot they stay valid until `done`."""
+        """The numbers, not to be written to; in a slot they stay valid until `done`."""
         if isinstance(payload, Address):
             vector = self._opened[payload].vector
             return vector if part is None else vector[part]
-        out = torch.empty(payload.shape, dtype=getattr(torch, payload.dtype.name))
-        np.copyto(out.numpy(), payload)  # Ray's arrays are read-only, and torch wants its own
-        return out
+        if isinstance(payload, Pieces):
+            return torch.from_numpy(np.concatenate(payload.arrays))
+        return _read_only(payload)
+
+    def copy(self, payload: Payload, out: Tensor) -> None:
+        """The same, written to `out`."""
+        if not isinstance(payload, Pieces):
+            out.copy_(self.look(payload))
+            return
+        at = 0
+        for piece in payload.arrays:
+            out[at : at + len(piece)].copy_(_read_only(piece))
+            at += len(piece)
 
     def done(self, payload: Payload) -> None:
         if isinstance(payload, Address):
@@ -142,3 +197,14 @@ class Taken:
 
     def forget(self, pid: int) -> None:
         self._opened.forget(pid)
+
+
+def _read_only(array: Any) -> Tensor:
+    """A tensor of an array's own memory. Ray's arrays may not be written to, of which torch warns
+    every time; executors refuse rules that write to what they are given."""
+    array = np.ascontiguousarray(array)
+    if not array.size:
+        return torch.from_numpy(array.copy())
+    memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
+    memory.array = array  # keeps it alive
+    return torch.frombuffer(memory, dtype=getattr(torch, array.dtype.name)).view(array.shape)

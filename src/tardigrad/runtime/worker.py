@@ -27,7 +27,7 @@ from tardigrad.runtime.messages import NO_ROW, Call, Packed, Push, Released, Tic
 from tardigrad.runtime.setup import Clock, Life, Place, Setup
 from tardigrad.runtime.standing import Where
 from tardigrad.runtime.timers import Timers
-from tardigrad.runtime.transport import Laid, Taken, Tray
+from tardigrad.runtime.transport import Laid, Taken, Tray, count_pieces, received
 from tardigrad.tasks import Turn
 
 PATIENCE = 10
@@ -121,7 +121,8 @@ class Worker:
         here = Place.here()
         self._tray.connect(shard, place.near(here))
         heard = partial(self._hear, shard, incarnation, None)
-        return open_channel(handle, place, here, self._life, self.worker, heard)
+        pieces = count_pieces(self._view[self.setup.sharding.slice(shard)].nbytes)
+        return open_channel(handle, place, here, self._life, self.worker, heard, pieces)
 
     @ray.method(concurrency_group="inbox")
     def reconnect(
@@ -177,9 +178,9 @@ class Worker:
             return Where(idle, self._step - 1, heard, self._steps, self._busy_s, self._late_steps)
 
     @ray.method(concurrency_group="inbox", num_returns=0)
-    def deliver(self, life: Life, shard: int, what: Released | Ticket, payload: Payload) -> None:
+    def deliver(self, life: Life, shard: int, what: Released | Ticket, *payload: Any) -> None:
         if life.run == self.setup.run:
-            self._hear(shard, life.incarnation, None, [(what, payload)])
+            self._hear(shard, life.incarnation, None, [(what, received(payload[0], payload[1:]))])
 
     # What shards say.
 
@@ -267,7 +268,7 @@ class Worker:
         self._computing = True
         sharding = self.setup.sharding
         for shard, payload in begin.fresh.items():
-            self._view[sharding.slice(shard)] = self._taken.look(payload)
+            self._taken.copy(payload, self._view[sharding.slice(shard)])
             self._taken.done(payload)
         while not self._attempt(begin):
             begin = begin._replace(start_s=self._clock())
