@@ -25,15 +25,6 @@ from tardigrad.runtime.messages import Call, Push, Released, Ticket
 from tardigrad.runtime.setup import Life, Place
 from tardigrad.runtime.shard import ShardHost
 from tardigrad.runtime.standing import Link
-from tardigrad.runtime.transport import (
-    PIECE_BYTES,
-    Taken,
-    answer,
-    arguments,
-    count_pieces,
-    heard,
-    received,
-)
 from tardigrad.runtime.wire import LENGTHS, Arrays, BadFrame, split_frames, write_frame
 from tardigrad.runtime.worker import Worker
 from tardigrad.tasks import TASKS
@@ -116,32 +107,6 @@ def test_slots_and_arrays_survive():
     for array, expected in zip(came, given, strict=True):
         assert (array.dtype, array.shape) == (expected.dtype, expected.shape)
         assert array.tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize("size", [0, 24_000, 24_001, 1_000_000, 1_200_001])
-def test_what_ray_carries_in_pieces_is_put_together_again(size):
-    """float32: 24,000 fit into a piece and 1,200,000 into as many pieces as there may be."""
-    array = np.arange(size, dtype=np.float32)
-    array.flags.writeable = False  # as Ray hands arrays over
-    first, *pieces = arguments(array)
-    assert len(pieces) == count_pieces(array.nbytes) == {24_001: 2, 1_000_000: 42}.get(size, 0)
-    assert all(piece.nbytes <= PIECE_BYTES for piece in pieces)
-    packed = [(Ticket(0, 1), None), (Released(0, 1, 1), array)]
-    results = answer(packed, len(pieces))
-    said = heard(results if pieces else [results])
-    assert [what for what, _ in said] == [what for what, _ in packed]
-    assert said[0][1] is None
-    for payload in (received(first, pieces), said[1][1]):
-        out = torch.empty(size)
-        Taken(0).copy(payload, out)
-        assert torch.equal(out, torch.arange(size, dtype=torch.float32))
-        assert torch.equal(Taken(0).look(payload), out)
-
-
-def test_an_answer_without_numbers_has_empty_pieces():
-    packed = [(Ticket(0, 1), None)]
-    assert heard(answer(packed, 3)) == packed
-    assert len(answer(packed, 3)) == 4
 
 
 def test_a_call_comes_as_it_was_made_and_is_answered(shard):

@@ -49,9 +49,12 @@ class Shard:
         self.samples = 0
         self.sent = theta
 
-    def apply(self, arrived: Sequence[Arrived], scale: float = 1.0) -> None:
-        """One update from a group, in worker order."""
+    def apply(
+        self, arrived: Sequence[Arrived], scale: float = 1.0, out: Tensor | None = None
+    ) -> None:
+        """One update from a group, in worker order; θ may be made in `out`, if its rule can."""
         now = self.rule.now(Progress(self.version, self.samples, self.epoch_size), scale)
+        now = now._replace(out=out)
         workers = list(dict.fromkeys(a.worker for a in arrived))
         owns = [self._own(worker) for worker in workers]
         slots = [workers.index(a.worker) for a in arrived]

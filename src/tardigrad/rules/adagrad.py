@@ -42,5 +42,6 @@ class AdaGrad(Optimizer[AdaGradState, Nothing]):
         signal = combine(signals)
         square_sum = torch.addcmul(state.square_sum, signal.raw, signal.raw)
         denominator = square_sum.sqrt().add(self.eps)
-        theta = theta + (-rate(signal, now) * signal.first) / denominator
+        step = (-rate(signal, now) * signal.first) / denominator
+        theta = torch.add(theta, step, out=now.out)
         return theta, AdaGradState(square_sum), tuple(owns)

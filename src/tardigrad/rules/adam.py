@@ -60,5 +60,6 @@ class Adam(Optimizer[AdamState, Nothing]):
         )
         denominator = (mean_square.sqrt() / root_bias).add(self.eps)
         # torch's addcdiv(value=) multiplies first and divides then; so do we, to the bit.
-        theta = theta + (-(rate(signal, now) / mean_bias) * mean) / denominator
+        step = (-(rate(signal, now) / mean_bias) * mean) / denominator
+        theta = torch.add(theta, step, out=now.out)
         return theta, AdamState(mean, mean_square), tuple(owns)

@@ -45,6 +45,8 @@ class Now(NamedTuple):
     lr_max: Tensor
     correction: tuple[Tensor, ...] = ()
     optimizer: tuple[Tensor, ...] = ()
+    out: Tensor | None = None
+    """Memory that nobody reads: a step may make the new θ there, which spares the caller a copy."""
 
 
 class Signal(NamedTuple):
@@ -129,7 +131,7 @@ class Optimizer(ABC, Generic[State, Own]):
 
     def peek(self, state: State, own: Own, grad: Tensor, now: Now) -> Tensor:
         """The direction u that `grad` would make θ step along: θ − η u, before any correction."""
-        unit = now._replace(lr=torch.ones_like(now.lr))
+        unit = now._replace(lr=torch.ones_like(now.lr), out=None)
         zero = torch.zeros_like(grad)
         stepped, _, _ = self.step(zero, state, (own,), (0,), (Signal(grad, grad),), unit)
         return -stepped
@@ -247,7 +249,7 @@ class Rule:
     ) -> tuple[Tensor, RuleState, tuple[RuleOwn, ...]]:
         """One update from a group of gradients in worker order; pushes[i] is of owns[slots[i]]."""
         if self.within_group and len(pushes) > 1:
-            share = now._replace(lr=now.lr / len(pushes))
+            share = now._replace(lr=now.lr / len(pushes), out=None)
             rows = tuple(owns)
             for slot, push in zip(slots, pushes, strict=True):
                 theta, state, rows = self._update(

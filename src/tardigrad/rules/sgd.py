@@ -64,7 +64,8 @@ class Sgd(Optimizer[SgdState, Nothing]):
             direction = (
                 torch.add(direction, velocity, alpha=self.momentum) if self.nesterov else velocity
             )
-        return torch.addcmul(theta, direction, -rate(signal, now)), state, tuple(owns)
+        theta = torch.addcmul(theta, direction, -rate(signal, now), out=now.out)
+        return theta, state, tuple(owns)
 
     def peek(self, state: SgdState, own: Nothing, grad: Tensor, now: Now) -> Tensor:
         """γ v + g, the heavy-ball step, under Nesterov too."""

@@ -49,8 +49,10 @@ class Server:
         fold: Fold | None = None,
         snapshot_every: int = 0,
     ) -> None:
+        self.place: Callable[[], Tensor | None] = lambda: None
         self.keep: Callable[[int, Tensor], Tensor] = lambda version, vector: vector
-        """Where a new version is kept: in the place it was made, unless somebody says another."""
+        """Where a new version may be made, and where it is kept: in the place it was made, unless
+        somebody says another."""
         self.control = control
         self.shard = shard
         self.buffers = buffers
@@ -101,7 +103,8 @@ class Server:
             arrived.append(Arrived(push.worker, pending.grad, pending.view, delay))
             if self.fold is not None and pending.buffers:
                 self.buffers = self.fold(self.buffers, pending.buffers)
-        shard.apply(arrived, applied.scale)
+        place = self.place() if shard.theta is shard.sent else None
+        shard.apply(arrived, applied.scale, place)
         self.consumed.extend(applied.rows)
         kept = self.keep(shard.version, shard.sent)
         if shard.theta is shard.sent:

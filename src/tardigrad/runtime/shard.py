@@ -82,7 +82,7 @@ class ShardHost:
         self._log = Log(path, setup.sync_log)
         self._log.start(incarnation, self._clock())
         self._shelf = Shelf(self.server.shard.sent, setup.shared_memory)
-        self.server.keep = self._shelf.keep
+        self.server.place, self.server.keep = self._shelf.place, self._shelf.keep
         self._taken = Taken(shard)
         self._links: dict[int, Link] = {}
         self._missed: dict[int, list[Released]] = {}

@@ -72,6 +72,7 @@ class Shelf:
         self.shared = shared and can_share()
         self._near: set[int] = set()
         self._reference: tuple[int, Any] = (-1, None)
+        self._placed: tuple[Slot, Tensor] | None = None
         self.bytes_out = 0
 
     def connect(self, worker: int, near: bool) -> None:
@@ -81,9 +82,23 @@ class Shelf:
         if near and self.shared:
             self._near.add(worker)
 
+    def place(self) -> Tensor | None:
+        """Shared memory where the next version may be made; none without near workers."""
+        if not self._near:
+            return None
+        slot = self._slots.free()
+        self._holds.pop(slot.address, None)
+        self._placed = slot, slot.lend()
+        return self._placed[1]
+
     def keep(self, version: int, vector: Tensor) -> Tensor:
         """The same numbers in shared memory, for the shard to use instead of its own copy: half
         the memory, and what workers take was written last. Without near workers, `vector`."""
+        placed, self._placed = self._placed, None
+        if placed is not None and placed[1] is vector:
+            self._holds[placed[0].address] = version
+            return vector
+        del placed  # so that its slot is free
         if not self._near:
             return vector
         slot = self._slots.free()

@@ -42,8 +42,10 @@ def check_pure(rule: Rule, dtype: torch.dtype) -> None:
         inputs = [theta, grad, view, *named((state, own), "").values()]
         before = [tensor._version for tensor in inputs]
         first = rule.scalars(Progress(epoch_size=1))
-        hosts = [tuple(scalar for _ in part) for part in (first.correction, first.optimizer)]
-        now = Now(scalar * 0.1, scalar * 0.1, *hosts)
+        correction, optimizer = (
+            tuple(scalar for _ in part) for part in (first.correction, first.optimizer)
+        )
+        now = Now(scalar * 0.1, scalar * 0.1, correction, optimizer)
         after = rule.apply(theta, state, (own,), (0,), (Push(grad, view, scalar * 2),), now, layout)
         sent = rule.send(after[0], after[1], now)
         if before != [tensor._version for tensor in inputs]:

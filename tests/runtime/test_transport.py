@@ -1,0 +1,78 @@
+"""How numbers travel: in slots of shared memory, and in pieces that Ray carries."""
+
+import numpy as np
+import pytest
+import torch
+
+from tardigrad import rules
+from tardigrad.engine.shard import Arrived, Shard
+from tardigrad.layout import Layout
+from tardigrad.runtime.messages import Released, Ticket
+from tardigrad.runtime.transport import (
+    PIECE_BYTES,
+    Shelf,
+    Taken,
+    answer,
+    arguments,
+    count_pieces,
+    heard,
+    received,
+)
+
+
+@pytest.mark.parametrize("size", [0, 24_000, 24_001, 1_000_000, 1_200_001])
+def test_what_ray_carries_in_pieces_is_put_together_again(size):
+    """float32: 24,000 fit into a piece and 1,200,000 into as many pieces as there may be."""
+    array = np.arange(size, dtype=np.float32)
+    array.flags.writeable = False  # as Ray hands arrays over
+    first, *pieces = arguments(array)
+    assert len(pieces) == count_pieces(array.nbytes) == {24_001: 2, 1_000_000: 42}.get(size, 0)
+    assert all(piece.nbytes <= PIECE_BYTES for piece in pieces)
+    packed = [(Ticket(0, 1), None), (Released(0, 1, 1), array)]
+    results = answer(packed, len(pieces))
+    said = heard(results if pieces else [results])
+    assert [what for what, _ in said] == [what for what, _ in packed]
+    assert said[0][1] is None
+    for payload in (received(first, pieces), said[1][1]):
+        out = torch.empty(size)
+        Taken(0).copy(payload, out)
+        assert torch.equal(out, torch.arange(size, dtype=torch.float32))
+        assert torch.equal(Taken(0).look(payload), out)
+
+
+def test_an_answer_without_numbers_has_empty_pieces():
+    packed = [(Ticket(0, 1), None)]
+    assert heard(answer(packed, 3)) == packed
+    assert len(answer(packed, 3)) == 4
+
+
+def test_a_version_made_in_its_place_is_not_copied():
+    shelf = Shelf(torch.zeros(4), shared=True)
+    assert shelf.place() is None  # nobody is near
+    shelf.connect(0, near=True)
+    place = shelf.place()
+    place.fill_(1.0)
+    assert shelf.keep(1, place) is place
+    assert torch.equal(Taken(0).look(shelf.put(0, 1, place)), torch.ones(4))
+    unused = shelf.place()
+    kept = shelf.keep(2, torch.full((4,), 2.0))
+    assert kept is not unused
+    assert torch.equal(Taken(0).look(shelf.put(0, 2, kept)), torch.full((4,), 2.0))
+    assert torch.equal(place, torch.ones(4))
+    shelf.close()
+
+
+@pytest.mark.parametrize("name", sorted(rules.RULES))
+def test_every_rule_makes_the_same_bits_in_a_given_place(name):
+    draw = torch.Generator().manual_seed(3)
+    theta = torch.randn(101, generator=draw)
+    rule = rules.RULES[name](0.1, **({"rate": 0.5} if name == "exponential_penalty" else {}))
+    free, placed = (Shard(rule, theta.clone(), Layout.flat(101)) for _ in range(2))
+    for version in range(4):
+        grad = torch.randn(101, generator=draw)
+        for shard, out in ((free, None), (placed, torch.full((101,), torch.nan))):
+            shard.apply([Arrived(version % 2, grad, theta, version)], 1.0, out)
+        assert torch.equal(free.theta, placed.theta)
+        assert torch.equal(free.sent, placed.sent)
+        if free.sent is free.theta:
+            assert placed.theta is out
