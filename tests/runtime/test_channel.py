@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -149,6 +150,43 @@ def test_order_is_kept_though_nobody_reads_for_a_while(shard):
     go_on.set()
     until(lambda: len(ears.came) == many)
     assert [said[0][0].version for said in ears.came] == list(range(many))
+
+
+class Meddler:
+    """A lock after whose release, in the thread that sends the rest, more is sent at once."""
+
+    def __init__(self, connection):
+        self.connection, self.lock = connection, connection._sending
+        self.more = [frame(1)]
+
+    def __enter__(self):
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+        here = threading.current_thread() is threading.main_thread()
+        if not here and not self.connection._backlog and self.more:
+            self.connection.send(self.more.pop())
+
+
+def frame(number):
+    return write_frame("deliver", [number, "x" * 500_000])
+
+
+def test_two_threads_never_send_the_same_rest():
+    """What could not be sent at once is just gone as more comes that cannot be sent at once."""
+    sender, reader = map(Connection, socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM))
+    sender._sending = Meddler(sender)
+    sender.send(frame(0))
+    came = []
+    while len(came) < 2:
+        came += [frame.what[0] for frame in reader.receive()]
+    sender.send(frame(2))
+    while len(came) < 3:
+        came += [frame.what[0] for frame in reader.receive()]
+    assert came == [0, 1, 2]
+    sender.finish()
+    reader.finish()
 
 
 def test_what_comes_together_with_the_welcome_is_heard():
@@ -347,6 +385,24 @@ def test_near_workers_make_no_ray_calls(ray_here, tmp_path):
     thetas = [host.final()[0] for host in hosts]
     assert not torch.equal(torch.cat(thetas), task.start())
     until(lambda: not any(place.door in names() for place in places))
+
+
+def test_the_last_words_of_an_earlier_run_are_not_heard(ray_here, tmp_path):
+    task = TASKS["logistic_regression"](features=5, train_size=60, validation=0)
+    first = make_setup(task, rules.RULES["sgd"](lr=0.1), tg.Sync(), tmp_path, shards=1)
+    worker, nowhere = Worker(), Place.here("tardigrad-nowhere")
+    told = []
+    for setup in (first, replace(first, run=first.run + 1)):
+        worker.prepare(setup, 0, 0)
+        worker.connect([(None, 0, nowhere)])
+        told.append(worker._peers[0].channel._delivered)
+    earlier, now = told
+    earlier([(Released(0, 1, 1), None)])
+    earlier(RuntimeError("a bad frame"))
+    assert not worker._peers[0].early
+    assert worker._begins.empty()
+    now([(Released(0, 1, 1), None)])
+    assert worker._peers[0].early
 
 
 def test_far_workers_and_those_that_share_nothing_call_by_ray(ray_here, tmp_path):

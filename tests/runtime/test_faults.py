@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import ray
 import torch
@@ -15,6 +16,7 @@ from run_checks import assert_nothing_lost_or_twice, assert_replays
 import tardigrad as tg
 from tardigrad import rules
 from tardigrad.runtime import fail_at, train
+from tardigrad.runtime.driver import Driver
 from tardigrad.tasks import TASKS
 
 TASK = TASKS["logistic_regression"]()
@@ -52,6 +54,40 @@ def test_a_killed_shard_comes_back_from_a_cut_and_the_logs(crew, tmp_path):
 def test_a_worker_and_a_shard_die_together(crew, tmp_path):
     faults = [fail_at(worker=2, step=7), fail_at(shard=1, version=20, moment="after_release")]
     survive(crew, tmp_path, tg.StaleSynchronous(bound=2), faults)
+
+
+def test_a_gradient_of_a_dead_worker_is_applied_long_after_it_was_replaced(crew, tmp_path):
+    """The others are so slow that its first gradient still waits at one shard by then; a spare
+    actor replaces it at once."""
+    workers = [crew.take("worker") for _ in range(4)]
+    ray.get([worker.__ray_ready__.remote() for worker in workers])
+    for worker in workers:
+        crew.give_back(worker)
+    slow = tg.Constant(workers=3, step_s=(0.01, 2.0, 2.0))
+    run = train(
+        TASK, RULE, tg.Sync(), workers=3, shards=2, updates=2, folder=tmp_path, crew=crew,
+        faults=[fail_at(worker=0, step=0)], impose=slow, digest_every=1,
+    )  # fmt: skip
+    assert_replays(run, TASK, RULE, 2)
+    assert (run.schedule.applied == 4).all()
+
+
+def test_what_the_first_worker_does_reaches_the_last_that_is_set_to_work(
+    crew, tmp_path, monkeypatch
+):
+    """Worker 0's first push makes a version, which goes to everybody."""
+    connect = Driver._connect
+
+    def slow(driver, worker):
+        time.sleep(0.3)
+        return connect(driver, worker)
+
+    monkeypatch.setattr(Driver, "_connect", slow)
+    run = train(
+        TASK, RULE, tg.Partial(push=1, pull=0.5), workers=3, shards=2, updates=60, folder=tmp_path,
+        crew=crew, impose=tg.Constant(workers=3, step_s=0.02),
+    )  # fmt: skip
+    assert np.bincount(run.schedule.worker).min() > 10
 
 
 @pytest.mark.stress

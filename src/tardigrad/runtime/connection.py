@@ -43,20 +43,20 @@ class Connection:
                     return
                 if sent == len(frame):
                     return
-                frame = frame[sent:]
+                self._backlog.append(frame[sent:])
                 threading.Thread(target=self._send_rest, daemon=True).start()
-            self._backlog.append(frame)
+            else:
+                self._backlog.append(frame)
 
     def _send_rest(self) -> None:
+        """One thread at a time: it ends as it empties the backlog, before another can start."""
         with suppress(OSError):
             while True:
-                with self._sending:
-                    if not self._backlog:
-                        return
-                    frame = self._backlog[0]
-                self._socket.sendall(frame)
+                self._socket.sendall(self._backlog[0])
                 with self._sending:
                     self._backlog.popleft()
+                    if not self._backlog:
+                        return
 
     def receive(self) -> Iterator[Frame] | None:
         """What has come, waiting for something; None where the peer has gone."""

@@ -123,22 +123,30 @@ class Driver:
         for w, actor, place in zip(members, workers, where[count:], strict=True):
             self.workers[w] = _Actor(actor, worker_lives[w], place, None)
         ray.get([self._introduce(w) for w in members])
-        for w in members:
-            self._set_to_work(w, recovered)
+        channels = {w: self._connect(w) for w in members}
+        for w in members:  # only now: what one does may release the others
+            self._set_to_work(w, channels[w], recovered)
 
     def _take(self, kind: str, index: int) -> Any:
         return self.crew.take(kind, self.resources.get((kind, index)))
 
     def _introduce(self, worker: int) -> Any:
-        """Tell a worker of the shards (the shards are told in `_set_to_work`)."""
+        """Tell a worker of the shards, before they are told of it."""
         shards = [(s.handle, s.incarnation, s.place) for s in self.shards]
         return self.workers[worker].handle.connect.remote(shards)
 
-    def _set_to_work(self, worker: int, recovered: Recovered | None = None) -> None:
-        """Start a worker where its channels say: at the beginning, or in a dead one's place."""
+    def _connect(self, worker: int) -> list[End]:
+        """Tell the shards of a worker."""
         actor = self.workers[worker]
         link = Link(actor.handle, actor.incarnation, actor.place)
-        channels = ray.get([s.handle.connect.remote(worker, link) for s in self.shards])
+        channels: list[End] = ray.get([s.handle.connect.remote(worker, link) for s in self.shards])
+        return channels
+
+    def _set_to_work(
+        self, worker: int, channels: list[End], recovered: Recovered | None = None
+    ) -> None:
+        """Start a worker where its channels say: at the beginning, or in a dead one's place."""
+        actor = self.workers[worker]
         if len({channel.received for channel in channels}) > 1:
             channels = self._complete(worker, recovered or Recovered(self.setup))
         received = channels[0].received
@@ -261,7 +269,7 @@ class Driver:
             return
         self.workers[worker] = _Actor(handle, incarnation, place, None)
         ray.get(self._introduce(worker))
-        self._set_to_work(worker)
+        self._set_to_work(worker, self._connect(worker))
 
     def _give_up(self, worker: int) -> None:
         """There is no room for a replacement: the worker has left, and what it had pushed to some

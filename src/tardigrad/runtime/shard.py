@@ -173,7 +173,7 @@ class ShardHost:
         with self._lock:
             old = self._links.get(worker)
             if old is not None:
-                self._taken.forget(old.place.pid)
+                self._forget(old.place.pid)
             self._links[worker] = link
             self._shelf.connect(worker, link.place.near(self._here))
             control = self.server.control
@@ -223,8 +223,16 @@ class ShardHost:
             self._handle(Event("leave", self._clock(), (worker,)), None)
             self._shelf.connect(worker, False)
             if link is not None:
-                self._taken.forget(link.place.pid)
+                self._forget(link.place.pid)
             return end
+
+    def _forget(self, pid: int) -> None:
+        """Of a worker's process that may have ended: what it pushed can still be applied, but there
+        is nobody to give its memory back to."""
+        self._taken.forget(pid)
+        theirs = [r for r, p in self._payloads.items() if isinstance(p, Address) and p.pid == pid]
+        for row in theirs:
+            del self._payloads[row]
 
     @ray.method(concurrency_group="control")
     def lost(self, header: tuple[Any, ...]) -> None:

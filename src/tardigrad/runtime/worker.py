@@ -120,7 +120,7 @@ class Worker:
     def _open(self, shard: int, handle: Any, incarnation: int, place: Place) -> Channel:
         here = Place.here()
         self._tray.connect(shard, place.near(here))
-        heard = partial(self._hear, shard, incarnation, None)
+        heard = partial(self._hear, Life(self.setup.run, incarnation), shard, None)
         pieces = count_pieces(self._view[self.setup.sharding.slice(shard)].nbytes)
         return open_channel(handle, place, here, self._life, self.worker, heard, pieces)
 
@@ -179,21 +179,22 @@ class Worker:
 
     @ray.method(concurrency_group="inbox", num_returns=0)
     def deliver(self, life: Life, shard: int, what: Released | Ticket, *payload: Any) -> None:
-        if life.run == self.setup.run:
-            self._hear(shard, life.incarnation, None, [(what, received(payload[0], payload[1:]))])
+        self._hear(life, shard, None, [(what, received(payload[0], payload[1:]))])
 
     # What shards say.
 
     def _hear(
-        self, shard: int, incarnation: int, asked: int | None, said: list[Packed] | BaseException
+        self, life: Life, shard: int, asked: int | None, said: list[Packed] | BaseException
     ) -> None:
         """What a shard says, in answer to call number `asked` or by itself."""
+        if life.run != self.setup.run:
+            return  # the last words of a run that is over
         if isinstance(said, BaseException):
             self._begins.put(said)
             return
         with self._lock:
             peer = self._peers[shard]
-            if incarnation < peer.incarnation:
+            if life.incarnation < peer.incarnation:
                 return
             if asked is not None:
                 peer.unanswered.pop(asked, None)
@@ -259,7 +260,7 @@ class Worker:
         number, peer.asked = peer.asked, peer.asked + 1
         peer.unanswered[number] = asked
         payload = None if laid is None else laid.payload(shard, self.setup.sharding.slice(shard))
-        heard = partial(self._hear, shard, peer.incarnation, number)
+        heard = partial(self._hear, Life(self.setup.run, peer.incarnation), shard, number)
         peer.channel.call(Call(kind, what, payload, extra), heard)
 
     # What the worker does.
