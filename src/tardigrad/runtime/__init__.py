@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tardigrad.runtime.crew import Crew
-    from tardigrad.runtime.driver import Change, Live
+    from tardigrad.runtime.driver import Live
     from tardigrad.runtime.faults import fail_at
     from tardigrad.runtime.ray_cluster import connected, local
     from tardigrad.runtime.replaying import Replayed, replay
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Change": "driver",
+    "Change": "membership",
     "Crew": "crew",
     "Live": "driver",
     "Replayed": "replaying",

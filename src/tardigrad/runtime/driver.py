@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tardigrad.runtime.crew import Crew
 from tardigrad.runtime.cut import begin_cut, cuts, finish_cut
+from tardigrad.runtime.membership import Change, still_to_make
 from tardigrad.runtime.messages import NO_ROW
 from tardigrad.runtime.recovery import Recovered
 from tardigrad.runtime.server import Snapshot
@@ -37,14 +38,6 @@ class Live(NamedTuple):
     time_s: float
     shards: Sequence[ShardStatus]
     workers: dict[int, Where]
-
-
-@dataclass
-class Change:
-    """Add a worker or remove one, once every shard has made so many updates."""
-
-    at_update: int
-    remove: int | None = None
 
 
 @dataclass
@@ -88,6 +81,7 @@ class Driver:
         self.recoveries: list[str] = []
         self._dead: set[tuple[str, int]] = set()
         self._done: set[tuple[str, int]] = set()
+        self._holding = False
         self._next_worker = setup.workers
         self._next_cut = cut_every
         self._snapshots: dict[int, dict[int, Snapshot]] = {}
@@ -105,6 +99,7 @@ class Driver:
             members = sorted(control.members)
             worker_lives = {w: control.incarnation.get(w, 0) + 1 for w in members}
             self._next_worker = max([*control.incarnation, self.setup.workers - 1]) + 1
+            self.changes = still_to_make(self.changes, recovered.stories[0])
             lives = [story.incarnation + 1 for story in recovered.stories]
             saved = [_saved(recovered, shard) for shard in range(count)]
         shards = [self._take("shard", s) for s in range(count)]
@@ -122,7 +117,7 @@ class Driver:
             self.shards.append(_Actor(actor, lives[s], where[s], ended))
         for w, actor, place in zip(members, workers, where[count:], strict=True):
             self.workers[w] = _Actor(actor, worker_lives[w], place, None)
-        ray.get([self._introduce(w) for w in members])
+        ray.get([self._introduce(worker) for worker in workers])
         channels = {w: self._connect(w) for w in members}
         for w in members:  # only now: what one does may release the others
             self._set_to_work(w, channels[w], recovered)
@@ -130,10 +125,10 @@ class Driver:
     def _take(self, kind: str, index: int) -> Any:
         return self.crew.take(kind, self.resources.get((kind, index)))
 
-    def _introduce(self, worker: int) -> Any:
+    def _introduce(self, worker: Any) -> Any:
         """Tell a worker of the shards, before they are told of it."""
         shards = [(s.handle, s.incarnation, s.place) for s in self.shards]
-        return self.workers[worker].handle.connect.remote(shards)
+        return worker.connect.remote(shards)
 
     def _connect(self, worker: int) -> list[End]:
         """Tell the shards of a worker."""
@@ -193,11 +188,12 @@ class Driver:
         if updates >= self.setup.updates:
             return True
         if self.changes and updates >= self.changes[0].at_update:
-            change = self.changes.pop(0)
+            change = self.changes[0]
             if change.remove is None:
                 self.add_worker()
             else:
                 self.remove_worker(change.remove)
+            self.changes.pop(0)  # only now: a death on the way would have it done again
         if self.cut_every and updates >= self._next_cut:
             self.cut()
             self._next_cut = (updates // self.cut_every + 1) * self.cut_every
@@ -224,16 +220,21 @@ class Driver:
 
     def _mend(self) -> None:
         """Bring back the dead, shards first, because workers need all of them."""
+        self._revive_shards()
         for who in sorted(self._dead):
-            kind, index = who
-            old = self.shards[index] if kind == "shard" else self.workers[index]
-            ray.kill(old.handle)  # it may only have been out of reach
-            if kind == "shard":
-                self._revive(index, old.incarnation + 1)
-            else:
-                self._replace(index, old.incarnation + 1)
+            _, index = who
+            ray.kill(self.workers[index].handle)  # it may only have been out of reach
+            self._replace(index, self.workers[index].incarnation + 1)
             self._dead.discard(who)
-            self.recoveries.append(f"{kind} {index}")
+            self.recoveries.append(f"worker {index}")
+
+    def _revive_shards(self) -> None:
+        for who in sorted(who for who in self._dead if who[0] == "shard"):
+            _, index = who
+            ray.kill(self.shards[index].handle)
+            self._revive(index, self.shards[index].incarnation + 1)
+            self._dead.discard(who)
+            self.recoveries.append(f"shard {index}")
 
     def _revive(self, shard: int, incarnation: int) -> None:
         recovered = Recovered(self.setup)
@@ -245,15 +246,17 @@ class Driver:
             handle, incarnation, place, handle.watch.remote(self.setup.updates)
         )
         self._done.discard(("shard", shard))
+        if self._holding:
+            ray.get(handle.hold.remote())
+        known = ray.get(handle.channels.remote())
         for worker, actor in self.workers.items():
-            link = Link(actor.handle, actor.incarnation, actor.place)
-            channel = ray.get(handle.connect.remote(worker, link))
+            received = -1
+            if worker in known:  # else it is just joining or leaving
+                link = Link(actor.handle, actor.incarnation, actor.place)
+                received = ray.get(handle.connect.remote(worker, link)).received
+            again = actor.handle.reconnect.remote(shard, handle, incarnation, place, received)
             try:
-                ray.get(
-                    actor.handle.reconnect.remote(
-                        shard, handle, incarnation, place, channel.received
-                    )
-                )
+                ray.get(again)
             except RayActorError:
                 continue  # it is dead too, and will be replaced
             ray.get(handle.resend.remote(worker))
@@ -268,7 +271,7 @@ class Driver:
             self._give_up(worker)
             return
         self.workers[worker] = _Actor(handle, incarnation, place, None)
-        ray.get(self._introduce(worker))
+        ray.get(self._introduce(handle))
         self._set_to_work(worker, self._connect(worker))
 
     def _give_up(self, worker: int) -> None:
@@ -279,11 +282,13 @@ class Driver:
                 f"worker {worker}, the last one, died and no node has room for another: "
                 "add nodes and resume the run"
             )
+        lost: list[list[tuple[Any, ...]]] = [[] for _ in self.shards]
         for half in Recovered(self.setup).halves(worker):
             for shard in half.missing:
-                ray.get(self.shards[shard].handle.lost.remote(tuple(half.push)))
-        self._all_at_once(lambda s: s.handle.leave.remote(worker))
+                lost[shard].append(tuple(half.push))
+        self._all_at_once(lambda s: self.shards[s].handle.leave.remote(worker, lost[s]))
         del self.workers[worker]
+        self._dead.discard(("worker", worker))
 
     # Holding everything for a moment.
 
@@ -321,14 +326,15 @@ class Driver:
 
     def add_worker(self) -> int:
         """One more worker, with a number of its own."""
-        worker, self._next_worker = self._next_worker, self._next_worker + 1
+        worker = self._next_worker
         handle = self._take("worker", worker)
         place = ray.get(handle.prepare.remote(self._told, worker, 0), timeout=START_S)
-        self.workers[worker] = _Actor(handle, 0, place, None)
-        ray.get(self._introduce(worker))
-        self.workers[worker].ended = handle.run.remote(0, NO_ROW, [-1] * len(self.shards))
+        ray.get(self._introduce(handle))
+        ended = handle.run.remote(0, NO_ROW, [-1] * len(self.shards))
+        self.workers[worker] = _Actor(handle, 0, place, ended)
+        self._next_worker += 1
         link = Link(handle, 0, place)
-        self._all_at_once(lambda s: s.handle.join.remote(worker, link))
+        self._all_at_once(lambda s: self.shards[s].handle.join.remote(worker, link))
         return worker
 
     def remove_worker(self, worker: int) -> None:
@@ -338,22 +344,41 @@ class Driver:
             raise ValueError(f"there is no worker {worker}: {sorted(self.workers)} are at work")
         if len(self.workers) == 1:
             raise ValueError(f"worker {worker} is the last one: nobody would be left to train")
-        ray.get(actor.handle.stop.remote())
-        ray.get(actor.ended)
-        pushed = ray.get(actor.handle.where.remote()).pushed
+        try:
+            ray.get(actor.handle.stop.remote())
+            ray.get(actor.ended)
+            pushed = ray.get(actor.handle.where.remote()).pushed
+        except RayActorError:
+            self._give_up(worker)  # it died on its way out
+            return
         while any(
             ray.get(s.handle.channels.remote())[worker].received < pushed for s in self.shards
         ):
             time.sleep(0.005)
-        self._all_at_once(lambda s: s.handle.leave.remote(worker))
+        self._all_at_once(lambda s: self.shards[s].handle.leave.remote(worker))
         del self.workers[worker]
         self.crew.give_back(actor.handle)
 
-    def _all_at_once(self, call: Callable[[_Actor], Any]) -> None:
-        """The same event at every shard, with no release in between: nobody sees it half done."""
-        ray.get([s.handle.hold.remote() for s in self.shards])
-        ray.get([call(s) for s in self.shards])
-        ray.get([s.handle.resume.remote() for s in self.shards])
+    def _all_at_once(self, tell: Callable[[int], Any]) -> None:
+        """The same event at every shard, with no release in between: nobody sees it half done. A
+        shard that dies meanwhile is brought back, and all are told again what they may know."""
+        self._holding = True
+        while self._holding:
+            try:
+                self._revive_shards()
+                self._of_all(lambda s: self.shards[s].handle.hold.remote())
+                self._of_all(tell)
+                self._holding = False
+            except RayActorError:
+                self._find_dead()
+        for shard in self.shards:
+            shard.handle.resume.remote()
+
+    def _of_all(self, tell: Callable[[int], Any]) -> None:
+        """Wait for every shard, also where one fails."""
+        told = [tell(shard) for shard in range(len(self.shards))]
+        ray.wait(told, num_returns=len(told))
+        ray.get(told)
 
     # Watching and ending.
 

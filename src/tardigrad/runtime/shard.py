@@ -208,23 +208,29 @@ class ShardHost:
 
     @ray.method(concurrency_group="control")
     def join(self, worker: int, link: Link) -> None:
+        """Once, however often it is said."""
         with self._lock:
-            self._links[worker] = link
-            self._shelf.connect(worker, link.place.near(self._here))
-            self._handle(Event("join", self._clock(), (worker,)), None)
+            if worker not in self.server.control.received:
+                self._links[worker] = link
+                self._shelf.connect(worker, link.place.near(self._here))
+                self._handle(Event("join", self._clock(), (worker,)), None)
 
     @ray.method(concurrency_group="control")
-    def leave(self, worker: int) -> End:
+    def leave(self, worker: int, lost: Sequence[tuple[Any, ...]] = ()) -> None:
+        """Once, however often it is said. `lost` are headers of gradients that came to other shards
+        only, before the worker died."""
         with self._lock:
-            end = self._end(worker)
+            if worker not in self.server.control.received:
+                return
             link = self._links.pop(worker, None)
             if self._door is not None:
                 self._door.show_out(worker)
+            for header in lost:
+                self._handle(Event("lost", self._clock(), tuple(header)), None)
             self._handle(Event("leave", self._clock(), (worker,)), None)
             self._shelf.connect(worker, False)
             if link is not None:
                 self._forget(link.place.pid)
-            return end
 
     def _forget(self, pid: int) -> None:
         """Of a worker's process that may have ended: what it pushed can still be applied, but there
@@ -233,12 +239,6 @@ class ShardHost:
         theirs = [r for r, p in self._payloads.items() if isinstance(p, Address) and p.pid == pid]
         for row in theirs:
             del self._payloads[row]
-
-    @ray.method(concurrency_group="control")
-    def lost(self, header: tuple[Any, ...]) -> None:
-        """A gradient that came to other shards only, of a worker that is gone for good."""
-        with self._lock:
-            self._handle(Event("lost", self._clock(), tuple(header)), None)
 
     @ray.method(concurrency_group="control")
     def hold(self) -> None:

@@ -21,10 +21,11 @@ from tardigrad.engine.execute import divide
 from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
 from tardigrad.runtime.crew import Crew
-from tardigrad.runtime.driver import Change, Driver, Live
+from tardigrad.runtime.driver import Driver, Live
 from tardigrad.runtime.facts import check_facts, facts_of
 from tardigrad.runtime.faults import Fault
 from tardigrad.runtime.log import read_log
+from tardigrad.runtime.membership import Change, complete_membership
 from tardigrad.runtime.merge import merge
 from tardigrad.runtime.ray_cluster import connected
 from tardigrad.runtime.recovery import Recovered
@@ -79,7 +80,8 @@ def train(
         threads: per process; the bits of a gradient depend on it.
         sync_log: make logs survive loss of power, at about 0.2 ms an update.
         faults: kills on schedule (`fail_at`), for tests.
-        changes: workers to add or remove on the way.
+        changes: workers to add or remove on the way; give them to `resume` too, which makes those
+            that are still to be made.
         crew: actors to use, kept for the next run.
         resources: Ray resources for ("worker", i) or ("shard", i), to place them.
     """
@@ -138,6 +140,8 @@ def train(
                 resources,
             )
             try:
+                if resume:
+                    complete_membership(setup)
                 driver.start(Recovered(setup) if resume else None)
                 ended = driver.run()
             except BaseException:
