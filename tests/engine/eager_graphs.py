@@ -47,7 +47,7 @@ class WindowKernel:
                 theta[mine],
                 [state[mine] for state in states],
                 [own[:, mine] for own in owns],
-                grads[:, mine],
+                [grads[:, mine]],
                 views[:, mine],
                 rows,
                 table,

@@ -52,6 +52,7 @@ class Both:
             version[i] = w + 1
         table = program.scalars.table(torch.tensor(values, dtype=torch.float64))
         self.coefficients = table.to(dtype).contiguous()
+        self.pieces = [self.grads]
         self.views = [self.theta] * WORKERS
         self.read = [0] * WORKERS
 
@@ -66,7 +67,7 @@ class Both:
     def window(self, begin: int, end: int, buffers: tuple) -> None:
         theta, states, owns, views = buffers
         self.kernel.run(
-            theta, states, owns, self.grads, views, self.rows, self.coefficients, begin, end
+            theta, states, owns, self.pieces, views, self.rows, self.coefficients, begin, end
         )
 
     def apply(self, w: int) -> None:
@@ -108,6 +109,19 @@ def test_the_window_size_never_changes_a_bit(name: str, dtype: torch.dtype) -> N
         results.append(flat(buffers))
     assert torch.equal(results[0], results[1])
     assert torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("name", ["fasgd", "dana_ga"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_in_pieces_give_the_same_bits(name: str, dtype: torch.dtype) -> None:
+    results = []
+    for sizes in ([SIZE], [1, 1500, 0, 1024, 2, 474]):
+        both = Both(CASES[name], dtype)
+        both.pieces = [piece.contiguous() for piece in both.grads.split(sizes, dim=1)]
+        buffers = both.buffers()
+        both.window(0, UPDATES, buffers)
+        results.append(flat(buffers))
+    assert torch.equal(*results)
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

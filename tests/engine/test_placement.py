@@ -41,7 +41,7 @@ def staged(schedule: Schedule, rule: Rule, theta: torch.Tensor) -> torch.Tensor:
             at = (b % 2) * place.stage + i
             grads[at] = gradient(views[at], int(schedule.worker[row]), int(schedule.step[row]))
         begin, end = int(batches.window[b]), int(batches.window[b + 1])
-        kernel.run(theta, states, owns, grads, views, rows, table, begin, end)
+        kernel.run(theta, states, owns, [grads], views, rows, table, begin, end)
         for source, target in place.moves[b].tolist():
             grads[target], views[target] = grads[source], views[source]
         grads[(b % 2) * place.stage :][: place.stage] = torch.nan

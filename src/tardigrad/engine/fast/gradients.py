@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
@@ -64,7 +65,9 @@ class OneByOne:
         return [Computed(grads, losses, tuple(torch.stack(kind) for kind in kinds))]
 
 
-Compiled = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
+Pieces = tuple[Tensor, ...]
+"""Gradients, one a row, each of the model's tensors by itself; or all in one."""
+Compiled = Callable[[Tensor, Tensor, Tensor], tuple[Pieces, Tensor, tuple[Tensor, ...]]]
 _compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, float | None], Compiled]]
 _compiled = WeakKeyDictionary()
 
@@ -96,14 +99,14 @@ class Batched:
             with torch.no_grad():
                 function = compiled_gradients(self._task, self._rule, size)
                 grads, losses, statistics = function(seen, inputs, targets)
-            out.append(Computed(grads[:, : self._task.layout.size], losses, statistics))
+            out.append(Computed(torch.cat(grads, dim=1), losses, statistics))
             at += size
         return out
 
 
 def compiled_gradients(task: ModuleTask, rule: Rule, size: int) -> Compiled:
     """(views, inputs, targets), `size` of each → gradients, losses, statistics; compiled once per
-    task and size. Rows of views and of gradients are `padded`."""
+    task and size. Rows of views are `padded`."""
     known = _compiled.setdefault(task, {})
     key = (size, rule.clip_norm)
     if key not in known:
@@ -120,6 +123,12 @@ def compiled_gradients(task: ModuleTask, rule: Rule, size: int) -> Compiled:
     return known[key]
 
 
+def no_gradients(task: ModuleTask, rule: Rule, count: int) -> Pieces:
+    """Zeros where `compiled_gradients` gives gradients."""
+    at = task.layout.offsets if rule.clip_norm is None else (0, task.layout.size)
+    return tuple(task.start().new_zeros(count, end - start) for start, end in pairwise(at))
+
+
 def _gradients(task: ModuleTask, rule: Rule) -> Compiled:
     layout = task.layout
     at = layout.offsets
@@ -134,7 +143,7 @@ def _gradients(task: ModuleTask, rule: Rule) -> Compiled:
 
     def gradients(
         views: Tensor, inputs: Tensor, targets: Tensor
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    ) -> tuple[Pieces, Tensor, tuple[Tensor, ...]]:
         count = len(views)
         pieces = [
             views[:, at[i] : at[i + 1]].reshape(count, *shape)
@@ -144,11 +153,11 @@ def _gradients(task: ModuleTask, rule: Rule) -> Compiled:
         found, (losses, statistics) = vmap(grad_and_value(loss, has_aux=True))(
             pieces, inputs, targets, zeros
         )
-        # The compiler writes each tensor's part in its place. Into a buffer that it was given, it
-        # takes four times as long.
-        grads = torch.cat([grad.flatten(1) for grad in found], dim=1)
-        rest = views.new_zeros(count, padded(layout.size) - layout.size)
-        return torch.cat([vmap(rule.prepare)(grads), rest], dim=1), losses, statistics
+        # In pieces, because the compiler would copy them to make one of them.
+        grads = tuple(grad.flatten(1) for grad in found)
+        if rule.clip_norm is not None:
+            grads = (vmap(rule.prepare)(torch.cat(grads, dim=1)),)
+        return grads, losses, statistics
 
     return gradients
 
@@ -167,17 +176,16 @@ def check_batchable(task: Task, rule: Rule) -> None:
     views = torch.stack([task.start(), task.start() * 1.01])
     inputs, targets = task.batches([0, 0], [0, 1], [0, 1])
     try:
-        grads, losses, _ = _gradients(task, rule)(views, inputs, targets)
+        pieces, losses, _ = _gradients(task, rule)(views, inputs, targets)
     except Exception as error:
         first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
         raise NotBatchable(
             f"vmap cannot batch the model ({type(error).__name__}: {first})"
         ) from None
+    grads = torch.cat(pieces, dim=1)
     for i, turn in enumerate(turns):
         one = task.gradient(views[i], turn)
         expected = rule.prepare(one.grad)
-        off = (grads[i, : len(expected)] - expected).abs().max() / expected.abs().max().clamp(
-            min=1e-30
-        )
+        off = (grads[i] - expected).abs().max() / expected.abs().max().clamp(min=1e-30)
         if not off <= 1e-3 or not (losses[i] - one.loss).abs() <= 1e-3 * one.loss.abs() + 1e-6:
             raise NotBatchable("under vmap the model gives other gradients than one by one")

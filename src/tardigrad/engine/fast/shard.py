@@ -81,7 +81,7 @@ class FastShard:
             self.theta,
             states,
             self.owns,
-            grads,
+            [grads],
             self.views,
             self._rows,
             self._coefficients,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tardigrad.checks import require
 from tardigrad.engine.exact import check_fits
-from tardigrad.engine.fast.gradients import compiled_gradients, padded
+from tardigrad.engine.fast.gradients import compiled_gradients, no_gradients, padded
 from tardigrad.engine.fast.lookahead import Batches
 from tardigrad.engine.fast.shard import copied, rows_of
 from tardigrad.engine.fast.tables import scalar_table
@@ -68,7 +68,7 @@ class Stream:
         # Rows to spare, because a call may compute more gradients than are needed.
         self._views = theta.new_zeros(waiting.count + max(sizes), padded(len(theta)))
         self._gathered = theta.new_zeros(max(sizes), padded(len(theta)))
-        self._grads = torch.zeros_like(self._gathered)
+        self._grads = no_gradients(task, rule, max(sizes))
         self._read = schedule.read[schedule.group_rows, 0]
         self._rows = torch.from_numpy(waiting.rows)
         for place in np.unique(waiting.rows[self._read == 0, 1]).tolist():
@@ -186,7 +186,7 @@ class Stream:
             out[f"view.{self._read[update]}"] = self._views[int(self._rows[update, 1]), :size]
         begin, end = self._window[self._batch : self._batch + 2] if not self.finished else (0, 0)
         if begin < self.position:
-            out["grads"] = self._grads[: end - begin, :size]
+            out |= {f"grads.{i}": piece[: end - begin] for i, piece in enumerate(self._grads)}
         return out
 
     def _alive(self) -> list[int]:
@@ -231,8 +231,6 @@ class Stream:
             raise
         self._losses = facts["losses"]
         self.history = History(facts["records"], facts["loss"])
-        if "grads" in tensors:
-            self._grads = torch.zeros_like(self._gathered)
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])
         for update in self._alive():  # several may read one version

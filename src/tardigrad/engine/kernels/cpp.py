@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,31 +61,39 @@ class CppKernel:
         theta: Tensor,
         states: Sequence[Tensor],
         owns: Sequence[Tensor],
-        grads: Tensor,
+        grads: Sequence[Tensor],
         views: Tensor,
         rows: Tensor,
         coefficients: Tensor,
         begin: int,
         end: int,
     ) -> None:
-        pointers = [*states, *owns]
-        table = (ctypes.c_void_p * max(1, len(pointers)))(*(t.data_ptr() for t in pointers))
+        """Updates `begin` to `end` − 1. A row of `grads` is in pieces, one of each tensor."""
         self._function(
-            ctypes.c_long(theta.numel()),
+            ctypes.c_long(len(grads)),
+            _longs([piece.shape[1] for piece in grads]),
             ctypes.c_long(begin),
             ctypes.c_long(end),
             ctypes.c_int(torch.get_num_threads()),
             ctypes.c_void_p(theta.data_ptr()),
-            table,
+            _pointers([*states, *owns]),
             ctypes.c_long(owns[0].stride(0) if owns else 0),
-            ctypes.c_void_p(grads.data_ptr()),
-            ctypes.c_long(grads.stride(0)),
+            _pointers(grads),
+            _longs([piece.stride(0) for piece in grads]),
             ctypes.c_void_p(views.data_ptr()),
             ctypes.c_long(views.stride(0)),
             ctypes.c_void_p(rows.data_ptr()),
             ctypes.c_void_p(coefficients.data_ptr()),
             ctypes.c_int(views.numel() * views.element_size() > CACHE_BYTES),
         )
+
+
+def _pointers(tensors: Sequence[Tensor]) -> Any:
+    return (ctypes.c_void_p * max(1, len(tensors)))(*(t.data_ptr() for t in tensors))
+
+
+def _longs(numbers: Sequence[int]) -> Any:
+    return (ctypes.c_long * len(numbers))(*numbers)
 
 
 def _source(program: Program, dtype: torch.dtype) -> str:
@@ -139,17 +148,25 @@ static void write_past(real *to, const real *from, long count) {{
 }}
 
 extern "C" void window(
-    long size, long begin, long end, int threads, real *thetas, real **tensors, long own_stride,
-    const real *grads, long grad_stride, real *views, long view_stride,
+    long pieces, const long *sizes, long begin, long end, int threads, real *thetas, real **tensors,
+    long own_stride, real **grads, const long *grad_strides, real *views, long view_stride,
     const long *rows, const real *coefficients, int past_caches) {{
+  long blocks = 0;
+  for (long p = 0; p < pieces; ++p) blocks += (sizes[p] + {BLOCK - 1}) / {BLOCK};
   #pragma omp parallel for schedule(static) num_threads(threads)
-  for (long at = 0; at < size; at += {BLOCK}) {{
-    const long count = size - at < {BLOCK} ? size - at : {BLOCK};
+  for (long block = 0; block < blocks; ++block) {{
+    long piece = 0, within = block * {BLOCK}, start = 0;
+    for (; within >= sizes[piece]; ++piece) {{
+      within -= (sizes[piece] + {BLOCK - 1}) / {BLOCK} * {BLOCK};
+      start += sizes[piece];
+    }}
+    const long left = sizes[piece] - within, count = left < {BLOCK} ? left : {BLOCK};
+    const long at = start + within;
     for (long w = begin; w < end; ++w) {{
       const long *row = rows + 4 * w;
 {coefficients}
       real *theta_ = thetas + at;
-      const real *grad_ = grads + row[0] * grad_stride + at;
+      const real *grad_ = grads[piece] + row[0] * grad_strides[piece] + within;
       const real *view_ = views + row[1] * view_stride + at;
       real *out_ = row[3] < 0 ? nullptr : views + row[3] * view_stride + at;
 {pointers}
