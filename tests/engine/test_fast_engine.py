@@ -44,7 +44,7 @@ def stop_after(updates: int) -> Any:
 
 
 @pytest.mark.parametrize("measures", [[], ["gap"]])
-@pytest.mark.parametrize("name", ["gamma", "uniform", "no wait", "shards", "sync"])
+@pytest.mark.parametrize("name", ["gamma", "uniform", "no wait", "shards", "sync", "backup"])
 @pytest.mark.parametrize("rule", ["gap_aware", "dana"])
 def test_twice_and_resumed_give_the_same_bits(
     name: str, rule: str, measures: list[str], tmp_path: Path

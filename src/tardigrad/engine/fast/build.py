@@ -18,6 +18,7 @@ from tardigrad.engine.fast.gradients import (
     compiled_gradients,
     padded,
 )
+from tardigrad.engine.fast.groups import first_of_each
 from tardigrad.engine.fast.lookahead import Batches, cut_into_calls, just_in_time
 from tardigrad.engine.fast.memory import check_fits, predicted_bytes
 from tardigrad.engine.fast.sizes import choose_sizes, cover
@@ -59,24 +60,32 @@ def build_on_cpu(
     check_suited(schedule, rule, theta, sharding, measures)
     if chunk is None:
         chunk = suitable_chunk(theta)
-    batches = just_in_time(schedule, chunk)
+    program = _program(rule, theta.dtype, say)
+    planned = schedule
+    if program is not None and not measures and isinstance(task, ModuleTask):
+        planned = first_of_each(schedule, task, rule) or schedule
+    batches = just_in_time(planned, chunk)
+    each = len(schedule.group_rows) // max(1, len(planned.group_rows))
+    sizes = _sizes(task, rule, batches, each, say)
+    if sizes and each > 1:
+        say(f"each round's {each} gradients as one of all their samples")
+    if not sizes:
+        planned, batches = schedule, just_in_time(schedule, chunk)
     largest = int(np.diff(batches.start).max(initial=1))
-    slots = [assign_slots(schedule, batches, s) for s in range(schedule.shards)]
+    slots = [assign_slots(planned, batches, s) for s in range(schedule.shards)]
 
     def needed(rows: Sequence[int]) -> int:
         return predicted_bytes(schedule, task, rule, sharding, rows, largest)
 
     check_fits(needed([slot.count for slot in slots]), budget, schedule)
-    program = _program(rule, theta.dtype, say)
-    sizes = _sizes(task, rule, batches, say)
-    if program is not None and sizes and not measures and not why_not_one_by_one(schedule):
+    if program is not None and sizes and not measures and not why_not_one_by_one(planned):
         assert isinstance(task, ModuleTask)
         if not (task.augments or task.has_statistics):
             batches = cut_into_calls(batches, lambda size: cover(size, sizes, CALL))
             row_bytes = padded(len(theta)) * theta.element_size()
-            waiting = place_views(schedule, batches, row_bytes)
+            waiting = place_views(planned, batches, row_bytes)
             if needed([waiting.count + max(sizes)]) > budget:
-                waiting = place_views(schedule, batches, row_bytes, room=0, small_bytes=0)
+                waiting = place_views(planned, batches, row_bytes, room=0, small_bytes=0)
             return Stream(schedule, task, rule, batches, waiting, sizes, program)
     gradients: Gradients = OneByOne(schedule, task, rule)
     if sizes:
@@ -106,7 +115,7 @@ def _program(rule: Rule, dtype: torch.dtype, say: Say) -> Program | None:
     return program
 
 
-def _sizes(task: Task, rule: Rule, batches: Batches, say: Say) -> tuple[int, ...]:
+def _sizes(task: Task, rule: Rule, batches: Batches, each: int, say: Say) -> tuple[int, ...]:
     """Batch sizes for which gradients are compiled, none where they are computed one by one.
 
     They are compiled now, so that a compiler that fails is found before the run.
@@ -117,7 +126,7 @@ def _sizes(task: Task, rule: Rule, batches: Batches, say: Say) -> tuple[int, ...
         sizes = choose_sizes(np.diff(batches.start), SIZES, CALL)
         try:
             for size in sizes:
-                compiled_gradients(task, rule, size)
+                compiled_gradients(task, rule, size, each)
         except Exception as error:
             first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
             raise NotBatchable(f"compiling them failed ({type(error).__name__}: {first})") from None

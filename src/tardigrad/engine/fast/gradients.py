@@ -68,7 +68,7 @@ class OneByOne:
 Pieces = tuple[Tensor, ...]
 """Gradients, one a row, each of the model's tensors by itself; or all in one."""
 Compiled = Callable[[Tensor, Tensor, Tensor], tuple[Pieces, Tensor, tuple[Tensor, ...]]]
-_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, float | None], Compiled]]
+_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int, float | None], Compiled]]
 _compiled = WeakKeyDictionary()
 
 
@@ -104,13 +104,14 @@ class Batched:
         return out
 
 
-def compiled_gradients(task: ModuleTask, rule: Rule, size: int) -> Compiled:
+def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -> Compiled:
     """(views, inputs, targets), `size` of each → gradients, losses, statistics; compiled once per
-    task and size. Rows of views are `padded`."""
+    task and size. Rows of views are `padded`; inputs and targets of a row are `each` batches."""
     known = _compiled.setdefault(task, {})
-    key = (size, rule.clip_norm)
+    key = (size, each, rule.clip_norm)
     if key not in known:
-        inputs, targets = task.batches([0] * size, [0] * size, [0] * size)
+        batches = task.batches(*[[0] * size * each] * 3)
+        inputs, targets = (t.reshape(size, -1, *t.shape[2:]) for t in batches)
         theta = task.start()
         views = theta.new_zeros(size, padded(len(theta)))
         views[:, : len(theta)] = theta

@@ -1,5 +1,6 @@
-"""The fast executor on the CPU for single gradients at one shard: all of it planned beforehand.
+"""The fast executor on the CPU for one gradient per update at one shard, all planned beforehand.
 
+A synchronous group counts as one gradient of all its samples (`groups.first_of_each`).
 Where every view, gradient and sample will lie is known from the schedule (`Waiting`), so a batch is
 two calls: the compiled gradients, and the window kernel that applies them and writes each view
 where a later batch will read it.
@@ -69,7 +70,9 @@ class Stream:
         self._views = theta.new_zeros(waiting.count + max(sizes), padded(len(theta)))
         self._gathered = theta.new_zeros(max(sizes), padded(len(theta)))
         self._grads = no_gradients(task, rule, max(sizes))
-        self._read = schedule.read[schedule.group_rows, 0]
+        self._first = schedule.group_rows[schedule.group_start[:-1]]
+        self._each = len(schedule.group_rows) // len(self._first)
+        self._read = schedule.read[self._first, 0]
         self._rows = torch.from_numpy(waiting.rows)
         for place in np.unique(waiting.rows[self._read == 0, 1]).tolist():
             self._views[place, : len(theta)] = theta
@@ -95,7 +98,7 @@ class Stream:
 
     @property
     def samples(self) -> int:
-        return self.position * self.task.batch_size
+        return self.position * self._each * self.task.batch_size
 
     @property
     def params(self) -> Tensor:
@@ -130,10 +133,10 @@ class Stream:
         """The gradients of updates `begin` to `end` − 1; their losses."""
         count = self._sizes[bisect_left(self._sizes, end - begin)]
         chosen, train = self._samples(begin, end, count), self.task.data.train
-        shape = (count, self.task.batch_size)
+        shape = (count, self._each * self.task.batch_size)
         inputs = train.inputs.index_select(0, chosen).view(*shape, *train.inputs.shape[1:])
         targets = train.targets.index_select(0, chosen).view(*shape, *train.targets.shape[1:])
-        function = compiled_gradients(self.task, self.rule, count)
+        function = compiled_gradients(self.task, self.rule, count, self._each)
         with torch.no_grad():
             views = self._views_of(begin, end)[:count]
             self._grads, found, _ = function(views, inputs, targets)
@@ -155,9 +158,10 @@ class Stream:
         many at a time, since few are as dear as many."""
         if not self._drawn.start <= begin <= end <= self._drawn.stop:
             stop = max(end, min(begin + DRAWN, self.total))
-            rows = self.schedule.group_rows[begin:stop]
+            rows = self.schedule.group_rows[begin * self._each : stop * self._each]
             steps = self.schedule.step[rows]
             drawn = self.task.indices_of(self.schedule.worker[rows], steps, rows)
+            drawn = drawn.view(stop - begin, -1)
             self._indices = torch.cat([drawn, drawn[:1].expand(max(self._sizes), -1)])
             self._drawn = range(begin, stop)
         low = begin - self._drawn.start
@@ -166,7 +170,7 @@ class Stream:
     def _refuse(self, losses: list[float], begin: int) -> None:
         for update, loss in enumerate(losses, begin):
             if not math.isfinite(loss):
-                worker = int(self.schedule.worker[self.schedule.group_rows[update]])
+                worker = int(self.schedule.worker[self._first[update]])
                 raise Diverged(update, worker, loss)
 
     # -- saving
