@@ -1,5 +1,6 @@
 """Real runs on a local Ray: every policy, recorded and replayed bit for bit."""
 
+import numpy as np
 import pytest
 import torch
 from run_checks import assert_replays
@@ -112,3 +113,12 @@ def test_workers_come_and_go(crew):
     assert schedule.member_worker.tolist() == [3, 0]
     assert schedule.member_joined.tolist() == [1, 0]
     assert (schedule.applied > 0).all()
+
+
+def test_imposed_times_are_kept_on_average(crew):
+    """A sleep ends more than 0.1 ms late; what one step takes too long, the next one saves."""
+    times = tg.Constant(2, 0.005)
+    rule = rules.RULES["sgd"](lr=0.05)
+    run = train(TASK, rule, workers=2, updates=200, impose=times, crew=crew).schedule
+    took_s = (run.end_s - run.start_s)[np.isfinite(run.start_s)]
+    assert abs(np.nanmedian(took_s) - 0.005) < 0.00005

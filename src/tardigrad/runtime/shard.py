@@ -45,7 +45,8 @@ class ShardHost:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._reached = threading.Condition(self._lock)
+        self._awaited = 0
         self._open = False
         keep_freed_memory()
 
@@ -306,9 +307,10 @@ class ShardHost:
     @ray.method(concurrency_group="watch")
     def watch(self, version: int) -> int:
         """Wait until the shard is at this version; fails as soon as its process dies."""
-        with self._changed:
+        with self._reached:
+            self._awaited = version
             while self.server.shard.version < version:
-                self._changed.wait()
+                self._reached.wait()
             return self.server.shard.version
 
     # How an event is handled.
@@ -345,7 +347,8 @@ class ShardHost:
         if control.version != before:
             self._fuse.burn(control.version, "after_release")
             self._digest()
-            self._changed.notify_all()
+            if control.version >= self._awaited:  # not before: waking a thread costs an update time
+                self._reached.notify_all()
         return reply
 
     def _send(self, item: Released | Ticket, many: bool = False) -> None:

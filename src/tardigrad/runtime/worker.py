@@ -108,6 +108,7 @@ class Worker:
         self._steps = 0
         self._busy_s = 0.0
         self._late_steps = 0
+        self._behind_s = 0.0
         self._refused = 0
         self._running = False
         return Place.here()
@@ -287,12 +288,15 @@ class Worker:
         grad = setup.rule.prepare(grad)
         value = float(loss)
         finite = math.isfinite(value) and _finite(grad)
-        self._sleep_until(begin.start_s, step)
+        imposed_s = self._imposed(begin.start_s, step)
         self._busy_s += time.perf_counter() - began
         laid = self._tray.put(grad) if finite else None
         self._fuse.burn(step, "before_push")
         with self._lock:
             end_s = self._clock()
+            if imposed_s is not None:
+                behind_s = self._behind_s + end_s - begin.start_s - imposed_s
+                self._behind_s = min(imposed_s, max(0.0, behind_s))
             self._row, self._step = row, step + 1
             self._steps += 1
             if finite:
@@ -322,19 +326,20 @@ class Worker:
                 self._tickets.get()
         return self._next_row
 
-    def _sleep_until(self, start_s: float, step: int) -> None:
-        """Impose the step's time, if times are imposed; a real step that took longer is counted.
+    def _imposed(self, start_s: float, step: int) -> float | None:
+        """Keep the step's time, if times are imposed; a real step that took longer is counted.
 
         It counts from the moment in which the policy had enough to start, as in the schedule, and
-        not from when this thread woke up.
+        not from when this thread woke up. A sleep ends a little late, so what a step took too long
+        is taken off the next one, at most as much as its own time: the times are kept on average.
         """
         if self.setup.times is None:
-            return
-        left = start_s + float(self.setup.times.step_s(self.worker, step)) - self._clock()
-        if left > 0:
-            time.sleep(left)
-        else:
-            self._late_steps += 1
+            return None
+        step_s = float(self.setup.times.step_s(self.worker, step))
+        worked_s = self._clock() - start_s
+        self._late_steps += worked_s > step_s
+        time.sleep(max(0.0, step_s - self._behind_s - worked_s))
+        return step_s
 
 
 def _finite(grad: Tensor) -> bool:
