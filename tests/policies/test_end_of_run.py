@@ -5,7 +5,15 @@ import pytest
 import tardigrad as tg
 from tardigrad.clusters import Constant, Network, Outage
 from tardigrad.links import Gate, Link
-from tardigrad.policies import Partial, PartialPull, Policy, Request, StaleSynchronous, Start
+from tardigrad.policies import (
+    Partial,
+    PartialPull,
+    Policy,
+    RampUp,
+    Request,
+    StaleSynchronous,
+    Start,
+)
 from tardigrad.schedule import validate
 
 UPDATES = 20
@@ -59,6 +67,15 @@ def test_beyond_the_last_round_a_worker_asks_those_that_go_on() -> None:
     assert half.finished(0.0) == [Request(2, 1)], "5 was the last version: nobody makes a sixth"
     assert half.pulled(2, 1, 0.0) == [Start(5)]
     assert half.have == [5, 5, 1]
+
+
+def test_who_replaces_a_worker_asks_for_what_the_dead_one_had_heard() -> None:
+    """Shard 1 has one gradient and waits for two: nobody would hear from it."""
+    half = RampUp(Partial(push=2, pull=0.5), 1).pull_half(2)
+    assert half.replaced() == [Request(0, 1), Request(1, 1)]
+    assert half.pulled(0, 9, 0.0) == []
+    assert half.pulled(1, 4, 0.0) == [Start(9)]
+    assert half.have == [9, 4]
 
 
 class _OneShardHearsMore(Link):

@@ -94,7 +94,9 @@ def test_what_the_first_worker_does_reaches_the_last_that_is_set_to_work(
 @pytest.mark.parametrize("repetition", range(5))
 @pytest.mark.parametrize("moment", WORKER_MOMENTS)
 @pytest.mark.parametrize(
-    "policy", [tg.Async(), tg.Sync(), tg.Backup(1)], ids=lambda p: type(p).__name__
+    "policy",
+    [tg.Async(), tg.Sync(), tg.Backup(1), tg.Partial(push=2, pull=0.5)],
+    ids=lambda p: type(p).__name__,
 )
 def test_workers_die_at_every_moment(policy, moment, repetition, crew, tmp_path):
     faults = [fail_at(worker=repetition % 3, step=3 * repetition, moment=moment)]

@@ -181,7 +181,13 @@ class PullHalf(ABC):
 
     @abstractmethod
     def rejoined(self) -> None:
-        """The worker comes back after it had left: it waits for every shard."""
+        """The worker comes back after it had left: it waits for every shard, which releases it."""
+
+    def replaced(self) -> list[WorkerCommand]:
+        """The worker died and another is in its place, which will hear what the dead one had not
+        confirmed with a push: the answer to the last push, where pushes are answered."""
+        self.rejoined()
+        return []
 
 
 class Policy(ABC):

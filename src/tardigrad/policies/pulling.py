@@ -96,6 +96,7 @@ class PullRound(PullShare):
     def finished(self, now_s: float) -> list[WorkerCommand]:
         self.current += 1
         if self._ended and self.current > max(self.have):
+            self._await_all(self._ended)
             return self._ask()
         fresh = {s for s, version in enumerate(self.have) if version >= self.current}
         self.await_shards(fresh, self.share)
@@ -104,6 +105,12 @@ class PullRound(PullShare):
     def rejoined(self) -> None:
         self._await_all(set())
 
+    def replaced(self) -> list[WorkerCommand]:
+        """A broadcast may be all there is to come of a shard that waits for this very worker, and
+        the dead one may have confirmed it; so all are asked."""
+        self.rejoined()
+        return self._ask()
+
     def round(self) -> int:
         if self.catch_up or self._jump:
             self.current = sorted(self.have, reverse=True)[self.share - 1]
@@ -111,9 +118,8 @@ class PullRound(PullShare):
         return self.current
 
     def _ask(self) -> list[WorkerCommand]:
-        """Wait for every shard that goes on, in whatever version it is. Version 1 is asked for, not
-        0, which is how a worker asks to begin (`RampUp`); these have had gradients for it."""
-        self._await_all(self._ended)
+        """Every shard that goes on, for whatever version it has. It is 1 that is asked for, not 0,
+        which is how a worker asks to begin (`RampUp`); these have had gradients for it."""
         return [Request(s, 1) for s in range(len(self.have)) if s not in self._ended]
 
     def _await_all(self, came: set[int]) -> None:

@@ -61,12 +61,11 @@ class _RampUpHalf(PushHalf):
     def __init__(self, policy: Policy, workers: Iterable[int], updates: int) -> None:
         super().__init__(workers)
         first, *self._queue = sorted(self.members)
-        self._first = first
         self._inner = policy.push_half([first])
         self.updates = updates
 
     def on_request(self, worker: int, at_least: int, now_s: float) -> list[ShardCommand]:
-        if at_least == 0 and worker != self._first:
+        if worker in self._queue:
             return []  # it asks to begin: its answer comes when its turn does
         return self._grow(self._inner.on_request(worker, at_least, now_s), now_s)
 
@@ -127,3 +126,6 @@ class _AskFirst(PullHalf):
 
     def rejoined(self) -> None:
         self._inner.rejoined()
+
+    def replaced(self) -> list[WorkerCommand]:
+        return self._inner.replaced()

@@ -154,6 +154,8 @@ class Worker:
             if row != NO_ROW:
                 self._next_row = row
                 self._do(self._half.begin())
+            elif self._life.incarnation:
+                self._do(self._half.replaced())
             else:
                 self._half.rejoined()
             self._running = True
