@@ -22,7 +22,7 @@ from tardigrad.runtime.channel import RayChannel, SocketChannel, open_channel
 from tardigrad.runtime.connection import Connection, abstract
 from tardigrad.runtime.control import Refused
 from tardigrad.runtime.door import Door
-from tardigrad.runtime.messages import Call, Push, Released, Ticket
+from tardigrad.runtime.messages import NO_ROW, Call, Push, Released, Ticket
 from tardigrad.runtime.setup import Life, Place
 from tardigrad.runtime.shard import ShardHost
 from tardigrad.runtime.standing import Link
@@ -403,6 +403,26 @@ def test_the_last_words_of_an_earlier_run_are_not_heard(ray_here, tmp_path):
     assert worker._begins.empty()
     now([(Released(0, 1, 1), None)])
     assert worker._peers[0].early
+
+
+def test_releases_that_come_before_the_work_begins_are_neither_lost_nor_kept(ray_here, tmp_path):
+    """A worker died at its first step when shard 1 had nothing of it: who replaces it is sent
+    version 0 of shard 1 again, and then all that follows, perhaps before it is told to run."""
+    task = TASKS["logistic_regression"](features=5, train_size=60, validation=0)
+    setup = make_setup(task, rules.RULES["sgd"](lr=0.1), tg.Sync(), tmp_path)
+    worker, nowhere = Worker(), Place.here("tardigrad-nowhere")
+    worker.prepare(setup, 0, incarnation=1)
+    worker.connect([(None, 0, nowhere), (None, 0, nowhere)])
+    versions = [task.start()[setup.sharding.slice(shard)].numpy() for shard in (0, 1)]
+    for shard, version, sequence in ((1, 1, 1), (1, 0, 0), (0, 1, 1)):
+        released = Released(0, version, sequence, row=3)
+        worker._peers[shard].channel._delivered([(released, versions[shard])])
+    thread = threading.Thread(target=worker.run, args=(1, NO_ROW, [0, 0]))
+    thread.start()
+    until(lambda: worker.where().pushed == 1)
+    assert not any(peer.early for peer in worker._peers)
+    worker.stop()
+    thread.join()
 
 
 def test_far_workers_and_those_that_share_nothing_call_by_ray(ray_here, tmp_path):

@@ -151,6 +151,8 @@ class Worker:
             self._step = step
             for peer, sequence in zip(self._peers, heard, strict=True):
                 peer.heard = sequence
+                for old in [early for early in peer.early if early <= sequence]:
+                    self._taken.done(peer.early.pop(old)[1])
             if row != NO_ROW:
                 self._next_row = row
                 self._do(self._half.begin())
