@@ -425,6 +425,33 @@ def test_releases_that_come_before_the_work_begins_are_neither_lost_nor_kept(ray
     thread.join()
 
 
+def test_a_row_is_not_used_again_by_who_replaces_a_worker(ray_here, tmp_path):
+    """The dead one had not yet heard a broadcast that tells of the row it was computing."""
+    task = TASKS["logistic_regression"](features=5, train_size=60, validation=0)
+    policy = tg.Partial(push=2, pull=0.5)
+    setup = make_setup(task, rules.RULES["sgd"](lr=0.1), policy, tmp_path)
+    worker, nowhere = Worker(), Place.here("tardigrad-nowhere")
+    worker.prepare(setup, 0, incarnation=1)
+    worker.connect([(None, 0, nowhere), (None, 0, nowhere)])
+    thread = threading.Thread(target=worker.run, args=(7, NO_ROW, [5, 5], 20), daemon=True)
+    thread.start()
+    versions = [task.start()[setup.sharding.slice(shard)].numpy() for shard in (0, 1)]
+
+    def release(shard, sequence, row):
+        released = Released(0, sequence, sequence, row)
+        worker._peers[shard].channel._delivered([(released, versions[shard])])
+
+    release(0, 6, row=20)
+    release(1, 6, row=NO_ROW)
+    until(lambda: any(asked.kind == "ticket" for asked in worker._peers[0].unanswered.values()))
+    release(0, 7, row=23)
+    until(lambda: worker.where().pushed == 7)
+    assert worker._row == 23
+    worker._peers[0].channel._delivered([(Ticket(0, 24), None)])  # shard 0 has let it go on
+    worker.stop()
+    thread.join()
+
+
 def test_far_workers_and_those_that_share_nothing_call_by_ray(ray_here, tmp_path):
     here = Place.here()
     elsewhere = here._replace(node="another", door="tardigrad-of-another")

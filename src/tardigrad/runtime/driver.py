@@ -17,7 +17,7 @@ from torch import Tensor
 from tardigrad.runtime.crew import Crew
 from tardigrad.runtime.cut import begin_cut, cuts, finish_cut
 from tardigrad.runtime.membership import Change, still_to_make
-from tardigrad.runtime.messages import NO_ROW
+from tardigrad.runtime.messages import NO_ROW, Push
 from tardigrad.runtime.recovery import Recovered
 from tardigrad.runtime.server import Snapshot
 from tardigrad.runtime.setup import Place, Setup
@@ -148,8 +148,9 @@ class Driver:
         if received < 0 and worker < self.setup.workers:
             actor.ended = actor.handle.run.remote(0, worker, [0] * len(channels))
         else:
-            heard = [channel.heard for channel in channels]
-            actor.ended = actor.handle.run.remote(received + 1, NO_ROW, heard)
+            heard, last = [channel.heard for channel in channels], channels[0].last
+            used = NO_ROW if last is None else Push(*last).row
+            actor.ended = actor.handle.run.remote(received + 1, NO_ROW, heard, used)
         if actor.incarnation:
             ray.get([s.handle.resend.remote(worker) for s in self.shards])
 

@@ -140,15 +140,16 @@ class Worker:
                 if asked.kind != "push" or Push(*asked.what).step > received:
                     self._ask(shard, asked)
 
-    def run(self, step: int, row: int, heard: Sequence[int]) -> None:
+    def run(self, step: int, row: int, heard: Sequence[int], used: int = NO_ROW) -> None:
         """Work until told to stop.
 
         A new worker begins at step 0 with the row given. One that takes a dead worker's place goes
-        on at `step`, having heard what that one had confirmed, and waits for every shard.
+        on at `step`, having heard what that one had confirmed, and waits for every shard. `used` is
+        the last row that one pushed, because releases which tell of it may still come.
         """
         torch.set_num_threads(self.setup.threads)
         with self._lock:
-            self._step = step
+            self._step, self._row = step, used
             for peer, sequence in zip(self._peers, heard, strict=True):
                 peer.heard = sequence
                 for old in [early for early in peer.early if early <= sequence]:
