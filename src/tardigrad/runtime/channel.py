@@ -73,20 +73,24 @@ class RayChannel(Channel):
 
     def _listen(self) -> None:
         while (sent := self._asked.get()) is not None:
-            try:
-                found = heard(ray.get(sent.results))
-            except RayTaskError as error:  # refused: the error names the worker and says why
-                sent.answered(error.cause)
-            except ActorUnavailableError:
-                again = threading.Timer(UNREACHABLE_S, self._again, (sent,))
-                again.daemon = True
-                again.start()
-            except (RayActorError, ObjectLostError):
-                pass
-            except Exception as error:  # the run ends with it
-                sent.answered(error)
-            else:
-                sent.answered(found)
+            self._answer(sent)
+            del sent  # and with it what was returned
+
+    def _answer(self, sent: "_Sent") -> None:
+        try:
+            found = heard(ray.get(sent.results))
+        except RayTaskError as error:  # refused: the error names the worker and says why
+            sent.answered(error.cause)
+        except ActorUnavailableError:
+            again = threading.Timer(UNREACHABLE_S, self._again, (sent,))
+            again.daemon = True
+            again.start()
+        except (RayActorError, ObjectLostError):
+            pass
+        except Exception as error:  # the run ends with it
+            sent.answered(error)
+        else:
+            sent.answered(found)
 
     def _again(self, sent: "_Sent") -> None:
         if not self._closed:

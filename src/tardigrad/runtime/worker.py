@@ -277,6 +277,7 @@ class Worker:
         for shard, payload in begin.fresh.items():
             self._taken.copy(payload, self._view[sharding.slice(shard)])
             self._taken.done(payload)
+        begin.fresh.clear()  # what Ray carried is free at once, and its memory used again
         while not self._attempt(begin):
             begin = begin._replace(start_s=self._clock())
 
