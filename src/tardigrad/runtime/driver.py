@@ -85,6 +85,7 @@ class Driver:
         self._next_worker = setup.workers
         self._next_cut = cut_every
         self._snapshots: dict[int, dict[int, Snapshot]] = {}
+        self._evaluated = -1
         self._told = ray.put(setup)
 
     # Beginning.
@@ -195,8 +196,7 @@ class Driver:
             else:
                 self.remove_worker(change.remove)
             self.changes.pop(0)  # only now: a death on the way would have it done again
-        if self.cut_every and updates >= self._next_cut:
-            self.cut()
+        if self.cut_every and updates >= self._next_cut and self.cut():
             self._next_cut = (updates // self.cut_every + 1) * self.cut_every
         return False
 
@@ -293,17 +293,25 @@ class Driver:
 
     # Holding everything for a moment.
 
-    def cut(self) -> None:
-        """Hold releases until nothing is in flight, save all shards, go on."""
+    def cut(self) -> bool:
+        """Hold releases until nothing is in flight, save all shards, go on.
+
+        False, and nothing saved, where some shards only have made a version to evaluate: who starts
+        from the cut would not see the others make it.
+        """
         handles = [s.handle for s in self.shards]
         ray.get([h.hold.remote() for h in handles])
         try:
             if self._quiet():
+                self._evaluate()
+                if self._snapshots:
+                    return False
                 whole = cuts(self.setup.folder)
                 number = whole[-1].number + 1 if whole else 0
                 begin_cut(self.setup.folder, number)
                 events = ray.get([h.save.remote(number) for h in handles])
                 finish_cut(self.setup.folder, number, events)
+            return True
         finally:
             for handle in handles:
                 handle.resume.remote()
@@ -384,19 +392,26 @@ class Driver:
     # Watching and ending.
 
     def _look(self, status: list[ShardStatus]) -> None:
-        if self.on_snapshot is not None:
-            for s, actor in enumerate(self.shards):
-                for snapshot in ray.get(actor.handle.snapshots.remote()):
-                    self._snapshots.setdefault(snapshot.version, {})[s] = snapshot
-            for version in sorted(self._snapshots):
-                parts = self._snapshots[version]
-                if len(parts) == len(self.shards):
-                    del self._snapshots[version]
-                    self.on_snapshot([parts[s] for s in range(len(parts))])
+        self._evaluate()
         if self.watch is not None:
             wheres = ray.get([a.handle.where.remote() for a in self.workers.values()])
             now_s = time.time() - self.setup.began_s
             self.watch(Live(now_s, status, dict(zip(self.workers, wheres, strict=True))))
+
+    def _evaluate(self) -> None:
+        """Hand over the snapshots that all shards have made; a revived one makes some again."""
+        if self.on_snapshot is None:
+            return
+        for s, actor in enumerate(self.shards):
+            for snapshot in ray.get(actor.handle.snapshots.remote()):
+                if snapshot.version > self._evaluated:
+                    self._snapshots.setdefault(snapshot.version, {})[s] = snapshot
+        for version in sorted(self._snapshots):
+            parts = self._snapshots[version]
+            if len(parts) == len(self.shards):
+                del self._snapshots[version]
+                self._evaluated = version
+                self.on_snapshot([parts[s] for s in range(len(parts))])
 
     def _finish(self) -> Ended:
         ray.get([a.handle.stop.remote() for a in self.workers.values()])
