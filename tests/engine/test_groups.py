@@ -8,6 +8,7 @@ import pytest
 import torch
 from fast_cases import POLICY_CASES, RULE_CASES, run, task
 from torch import Tensor
+from torch.nn import functional as F
 
 import tardigrad as tg
 from tardigrad.engine.execute import prepare
@@ -16,6 +17,7 @@ from tardigrad.engine.fast.groups import first_of_each, takes_means
 from tardigrad.engine.fast.stream import Stream
 from tardigrad.layout import Layout
 from tardigrad.rules import Correction, Now, Push, Rule, Sgd, Signal
+from tardigrad.tasks import ModuleTask
 
 SYNC = (tg.Sync(), tg.Gamma(workers=4))
 
@@ -53,6 +55,18 @@ def test_which_rules_take_a_group_for_its_mean() -> None:
     assert not takes_means(RULE_CASES["dana"])  # rows per worker
     assert not takes_means(replace(RULE_CASES["sgd"], clip_norm=1.0))
     assert not takes_means(Rule(0.1, Sgd(), Signs()))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_loss_that_weighs_samples_by_the_others_is_left_as_it_is(dtype: str) -> None:
+    def weighted(outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets, weight=outputs.new_tensor([1.0, 1.2, 1.0]))
+
+    schedule = tg.schedule(*SYNC, updates=60)
+    of = task(dtype)
+    other = ModuleTask(of._module, weighted, of.data, 5, dtype=dtype)
+    assert first_of_each(schedule, of, RULE_CASES["sgd"]) is not None
+    assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
 
 
 @pytest.mark.parametrize("name", ["gamma", "shards", "sync", "soft", "stale"])
