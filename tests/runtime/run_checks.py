@@ -1,6 +1,6 @@
 """What every run on Ray must satisfy, whatever happened to it."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import torch
 
@@ -19,14 +19,17 @@ def assert_replays(run, task, rule, updates):
 
 def assert_nothing_lost_or_twice(folder, shards, updates):
     """From the logs: every gradient that came is applied once, dropped once, or waits at the end;
-    and every shard got every one, but for those the workers were just pushing at the end."""
-    came = []
+    and of every worker a shard got all up to its last one. The rows that came to each shard: what
+    workers push after a shard's last version it does not log."""
+    came, steps = [], []
     for shard in range(shards):
         pushed, applied, dropped = Counter(), Counter(), Counter()
-        versions = 0
+        versions, of_worker = 0, defaultdict(set)
         for line in read_log(folder / f"shard-{shard}.log").lines:
             if line.event.kind == "push":
-                pushed[Push(*line.event.what).row] += 1
+                push = Push(*line.event.what)
+                pushed[push.row] += 1
+                of_worker[push.worker].add(push.step)
             for decided in line.decided:
                 if isinstance(decided, Applied):
                     applied.update(decided.rows)
@@ -38,4 +41,9 @@ def assert_nothing_lost_or_twice(folder, shards, updates):
         assert all(count == 1 for count in (applied + dropped).values())
         assert set(applied) | set(dropped) <= set(pushed)
         came.append(set(pushed))
+        steps.append(of_worker)
+    for worker in set().union(*steps):
+        everywhere = set().union(*(mine[worker] for mine in steps))
+        for mine in steps:
+            assert mine[worker] == {s for s in everywhere if s <= max(mine[worker], default=-1)}
     return came

@@ -35,7 +35,8 @@ def survive(crew, folder, policy, faults, updates=80, cut_every=0):
     )  # fmt: skip
     assert_replays(run, TASK, RULE, updates)
     came = assert_nothing_lost_or_twice(folder, 2, updates)
-    assert len(came[0] ^ came[1]) <= 3  # at most one a worker, under way at the end
+    if not isinstance(policy, tg.Partial):  # under which a shard may be rounds behind at the end
+        assert len(came[0] ^ came[1]) <= 3  # at most one a worker, under way at the end
     return run
 
 
