@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
-from torch import Tensor
+from torch import Tensor, nn
 
 import tardigrad as tg
 from tardigrad.engine import Tick
@@ -21,6 +21,8 @@ from tardigrad.engine.fast.waiting import place_views
 from tardigrad.engine.kernels import cpp
 from tardigrad.layout import Sharding
 from tardigrad.rules import Now, Optimizer, Rule, Signal
+from tardigrad.tasks import ModuleTask
+from tardigrad.tasks.module import initialised
 
 UPDATES = 150
 
@@ -100,6 +102,22 @@ def test_where_evaluations_fall_changes_no_bit(batch_norm: bool) -> None:
         assert torch.equal(often.params, never.params)
         assert often.history.loss == never.history.loss
         assert len(often.history.records) == -(-UPDATES // every) + 1
+
+
+def test_a_gradient_that_is_one_number_spread_out_is_applied_as_a_whole() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.scale = nn.Linear(12, 3), nn.Parameter(torch.linspace(0, 0.3, 7))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x) * self.scale.sum()
+
+    of = ModuleTask(initialised(Scaled, 0), "cross_entropy", task().data, 5, dtype="float64")
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
+    fast = run(schedule, RULE_CASES["sgd"], "fast", task=of)
+    exact = run(schedule, RULE_CASES["sgd"], "exact", task=of)
+    assert (fast.params - exact.params).abs().max() <= 1e-12
 
 
 def test_a_checkpoint_goes_on_only_as_what_it_was(tmp_path: Path) -> None:

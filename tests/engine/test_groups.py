@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from fast_cases import POLICY_CASES, RULE_CASES, run, task
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import tardigrad as tg
@@ -17,7 +17,8 @@ from tardigrad.engine.fast.groups import first_of_each, takes_means
 from tardigrad.engine.fast.stream import Stream
 from tardigrad.layout import Layout
 from tardigrad.rules import Correction, Now, Push, Rule, Sgd, Signal
-from tardigrad.tasks import ModuleTask
+from tardigrad.tasks import Data, ModuleTask, Split
+from tardigrad.tasks.module import initialised
 
 SYNC = (tg.Sync(), tg.Gamma(workers=4))
 
@@ -55,6 +56,8 @@ def test_which_rules_take_a_group_for_its_mean() -> None:
     assert not takes_means(RULE_CASES["dana"])  # rows per worker
     assert not takes_means(replace(RULE_CASES["sgd"], clip_norm=1.0))
     assert not takes_means(Rule(0.1, Sgd(), Signs()))
+    # With a small rate the order within a group hardly shows.
+    assert not takes_means(tg.rules.delay_compensated(lr=1e-4, within_group=True))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -67,6 +70,31 @@ def test_a_loss_that_weighs_samples_by_the_others_is_left_as_it_is(dtype: str) -
     other = ModuleTask(of._module, weighted, of.data, 5, dtype=dtype)
     assert first_of_each(schedule, of, RULE_CASES["sgd"]) is not None
     assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
+
+
+def test_samples_that_the_loss_leaves_out_leave_the_round_as_it_is() -> None:
+    of = task()
+    labels = of.data.train.targets.clone()
+    labels[-1] = -100
+    other = ModuleTask(of._module, "cross_entropy", Data(Split(of.data.train.inputs, labels)), 5)
+    assert first_of_each(tg.schedule(*SYNC, updates=10), other, RULE_CASES["sgd"]) is None
+
+
+def test_a_model_of_one_batch_size_is_batched_round_by_round() -> None:
+    class Fixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(12, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x.view(5, 12))
+
+    other = ModuleTask(initialised(Fixed, 0), "cross_entropy", task().data, 5, dtype="float64")
+    schedule, said = tg.schedule(*SYNC, updates=20), list[str]()
+    fast = run(schedule, RULE_CASES["sgd"], "fast", task=other, say=said.append)
+    exact = run(schedule, RULE_CASES["sgd"], "exact", task=other)
+    assert said == ["engine: fast"]
+    assert (fast.params - exact.params).abs().max() <= 1e-12
 
 
 @pytest.mark.parametrize("name", ["gamma", "shards", "sync", "soft", "stale"])

@@ -69,8 +69,9 @@ def build_on_cpu(
     sizes = _sizes(task, rule, batches, each, say)
     if sizes and each > 1:
         say(f"each round's {each} gradients as one of all their samples")
-    if not sizes:
+    elif each > 1:  # the model may want batches of just its size
         planned, batches = schedule, just_in_time(schedule, chunk)
+        sizes = _sizes(task, rule, batches, 1, say)
     largest = int(np.diff(batches.start).max(initial=1))
     slots = [assign_slots(planned, batches, s) for s in range(schedule.shards)]
 

@@ -155,7 +155,8 @@ def _gradients(task: ModuleTask, rule: Rule) -> Compiled:
             pieces, inputs, targets, zeros
         )
         # In pieces, because the compiler would copy them to make one of them.
-        grads = tuple(grad.flatten(1) for grad in found)
+        # A sum's gradient is one number spread out, whose strides the compiler would keep.
+        grads = tuple(grad.flatten(1).contiguous() for grad in found)
         if rule.clip_norm is not None:
             grads = (vmap(rule.prepare)(torch.cat(grads, dim=1)),)
         return grads, losses, statistics

@@ -124,12 +124,11 @@ def build_on_device(
 ) -> OnDevice:
     """Captured and ready to run. Raises ValueError for what is wrong, Unsuited where the exact
     engine must do it."""
-    theta = task.start()
     module = check_captured(schedule, task, rule, sharding, measures)
     graphs: CudaGraphs | CudaSingle
     try:
         check_batched(module, rule)
-        _check_memory(schedule, rule, theta, sharding, budget)
+        _check_memory(schedule, module, rule, sharding, budget)
         graphs = CudaGraphs(schedule, [module], [rule])
     except NotBatchable as reason:
         say(f"one graph per gradient: {reason}")
@@ -168,15 +167,23 @@ def check_batched(task: ModuleTask, rule: Rule) -> None:
         raise NotBatchable("augmentation, BatchNorm and clipping are not captured in batches")
 
 
+def work_space(task: ModuleTask, stage: int) -> int:
+    """Numbers that the gradients of one batch take on the way, by rule of thumb: three copies of
+    its inputs and of itself."""
+    inputs = task.data.train.inputs
+    return 3 * stage * (task.batch_size * inputs[0].numel() + task.layout.size)
+
+
 def _check_memory(
-    schedule: Schedule, rule: Rule, theta: Tensor, sharding: Sharding, budget: int
+    schedule: Schedule, task: ModuleTask, rule: Rule, sharding: Sharding, budget: int
 ) -> None:
-    """Views and gradients in two stages and a pool, and the workers' own rows: those twice, because
-    capturing keeps a copy."""
+    """Views and gradients in two stages and a pool, work space, and the workers' own rows: those
+    twice, because capturing keeps a copy."""
+    theta = task.start()
     own = sum(t.numel() for t in named(rule.start_own(theta, sharding.layouts[0]), "").values())
     rest = 2 * schedule.workers * own
-    most = 2 * 3 * schedule.workers * theta.numel() + rest
+    most = 2 * 3 * schedule.workers * theta.numel() + rest + work_space(task, schedule.workers)
     if most * theta.element_size() > budget:
         place = Placement(schedule, in_stages(schedule))
-        needed = 2 * place.size * theta.numel() + rest
+        needed = 2 * place.size * theta.numel() + rest + work_space(task, place.stage)
         check_fits(needed * theta.element_size(), budget, schedule)

@@ -12,7 +12,13 @@ from torch import Tensor
 from tardigrad.engine.fast.cuda import CudaGraphs
 from tardigrad.engine.fast.gradients import NotBatchable
 from tardigrad.engine.fast.lookahead import in_stages
-from tardigrad.engine.fast.on_device import STRIDE, OnDevice, check_batched, check_captured
+from tardigrad.engine.fast.on_device import (
+    STRIDE,
+    OnDevice,
+    check_batched,
+    check_captured,
+    work_space,
+)
 from tardigrad.engine.fast.replicas import Stacking
 from tardigrad.engine.fast.suited import Unsuited
 from tardigrad.engine.fast.tables import Placement
@@ -104,17 +110,15 @@ def check_stackable(
 
 def stacked_bytes(schedule: Schedule, task: ModuleTask, rules: Sequence[Rule]) -> int:
     """What each replica of a stack takes, by the rule that keeps most: views and gradients in
-    stages and a pool; own rows and state, twice (capturing keeps a copy); samples; and for the
-    gradients' work space, by rule of thumb, three copies of a batch's inputs and gradients."""
+    stages and a pool; own rows and state, twice (capturing keeps a copy); samples; work space."""
     batches = in_stages(schedule)
     place = Placement(schedule, batches)
-    theta, layout, inputs = task.start(), task.layout, task.data.train.inputs
+    theta, layout = task.start(), task.layout
     kept = max(
         len(named(rule.start(theta, layout), ""))
         + schedule.workers * len(named(rule.start_own(theta, layout), ""))
         for rule in rules
     )
     vectors = (2 * place.size + 2 * (1 + kept)) * Stacking(layout.size, len(rules)).stride
-    work = 3 * place.stage * (task.batch_size * inputs[0].numel() + layout.size)
     samples = len(batches.rows) * task.batch_size * 8
-    return (vectors + work) * theta.element_size() + samples
+    return (vectors + work_space(task, place.stage)) * theta.element_size() + samples

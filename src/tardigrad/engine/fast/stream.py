@@ -157,7 +157,7 @@ class Stream:
         """Sample indices of updates `begin` to `end` − 1, and any after them up to `count`; drawn
         many at a time, since few are as dear as many."""
         if not self._drawn.start <= begin <= end <= self._drawn.stop:
-            stop = max(end, min(begin + DRAWN, self.total))
+            stop = max(end, min(begin + max(1, DRAWN // self._each), self.total))
             rows = self.schedule.group_rows[begin * self._each : stop * self._each]
             steps = self.schedule.step[rows]
             drawn = self.task.indices_of(self.schedule.worker[rows], steps, rows)
