@@ -54,6 +54,15 @@ def test_ramp_up_lets_workers_in_one_by_one() -> None:
     assert shard.half.version == 5
 
 
+def test_ramp_up_answers_who_asks_late_to_begin_only_once() -> None:
+    """Its turn may come before it has asked: on a cluster processes start when they start."""
+    shard = Shard(RampUp(Async(), updates=1), 2)
+    assert shard.half.on_request(0, 0, 0.0) == releases(0)
+    assert shard.push(0) == [Apply((0,)), Release(0), Release(1)]
+    assert shard.half.on_request(1, 0, 0.0) == []
+    assert shard.half.on_request(1, 1, 0.0) == releases(1)
+
+
 def test_ramp_up_grows_the_quotas_of_its_policy() -> None:
     shard = Shard(RampUp(Sync(), updates=2), 3)
     assert shard.push(0) == [Apply((0,)), Release(0), Release(1)]

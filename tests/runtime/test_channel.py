@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -467,3 +468,22 @@ def test_far_workers_and_those_that_share_nothing_call_by_ray(ray_here, tmp_path
     host = ShardHost()
     assert host.prepare(setup, 0, 0).door == ""
     host.final()
+
+
+def test_an_error_in_hearing_an_answer_is_told(monkeypatch):
+    """A policy's, say: else the worker would wait for ever for what nobody listens to."""
+    told = []
+
+    def answered(said):
+        told.append(said)
+        if not isinstance(said, BaseException):
+            raise KeyError("a policy's own")
+
+    monkeypatch.setattr("tardigrad.runtime.channel.ray.get", lambda results: results)
+    method = SimpleNamespace(remote=lambda *call: [(Ticket(0, 1), None)])
+    handle = SimpleNamespace(call_by_ray=SimpleNamespace(options=lambda **given: method))
+    channel = RayChannel(handle, LIFE)
+    channel.call(Call("ticket", (0,)), answered)
+    until(lambda: len(told) == 2)
+    channel.close()
+    assert isinstance(told[1], KeyError)

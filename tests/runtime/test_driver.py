@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from ray.exceptions import RayActorError
 
 from tardigrad.runtime import driver as module
 from tardigrad.runtime.cut import cuts
@@ -55,6 +56,32 @@ def test_a_version_is_evaluated_before_a_cut_leaves_it_behind(driven, tmp_path):
     assert seen == [[20, 20]]
     assert first.saved == second.saved == [0]
     assert len(cuts(tmp_path)) == 1
+
+
+def test_an_overdue_cut_does_not_wait_for_shards_that_are_always_apart(driven, tmp_path):
+    driver, (first, _), _ = driven
+    first.made = [SimpleNamespace(version=20)]
+    assert not driver.cut()
+    assert driver.cut(overdue=True)
+    assert len(cuts(tmp_path)) == 1
+
+
+def test_a_finished_shard_that_dies_is_found(driven, monkeypatch):
+    driver, _, _ = driven
+
+    def get(answer):
+        if answer == "dead":
+            raise RayActorError
+        return answer
+
+    monkeypatch.setattr(module.ray, "get", get)
+    for shard, answer in enumerate(("alive", "dead")):
+        status = SimpleNamespace(remote=lambda answer=answer: answer)
+        driver.shards[shard] = SimpleNamespace(handle=SimpleNamespace(status=status))
+    driver._dead, driver._done = set(), {("shard", 0), ("shard", 1), ("worker", 0)}
+    driver._doubt_finished()
+    assert driver._dead == {("shard", 1)}
+    assert driver._done == {("shard", 0), ("worker", 0)}
 
 
 def test_what_a_revived_shard_makes_again_is_not_waited_for(driven):

@@ -7,11 +7,13 @@ import torch
 from tardigrad import rules
 from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.layout import Layout
+from tardigrad.runtime.arena import Address
 from tardigrad.runtime.messages import Released, Ticket
 from tardigrad.runtime.transport import (
     PIECE_BYTES,
     Shelf,
     Taken,
+    Tray,
     answer,
     arguments,
     count_pieces,
@@ -60,6 +62,42 @@ def test_a_version_made_in_its_place_is_not_copied():
     assert torch.equal(Taken(0).look(shelf.put(0, 2, kept)), torch.full((4,), 2.0))
     assert torch.equal(place, torch.ones(4))
     shelf.close()
+
+
+def test_a_version_that_is_kept_stays_however_often_it_was_told():
+    """As after a resume: the version was made by an earlier process."""
+    shelf = Shelf(torch.zeros(4), shared=True)
+    shelf.connect(0, near=True)
+    version = torch.full((4,), 7.0)
+    kept = shelf.share(0, 7, version)
+    assert shelf.share(0, 7, kept) is kept
+    first, second = shelf.put(0, 7, kept), shelf.put(0, 7, kept)
+    reader = Taken(0)
+    assert torch.equal(reader.look(first), version)
+    reader.done(first)  # and with it the flag of the second
+    shelf.place().fill_(8.0)
+    assert torch.equal(reader.look(second), version)
+    reader.done(second)
+    del kept
+    shelf.place().fill_(9.0)  # nobody wants it any more, so its memory is used again
+    assert torch.equal(reader.look(second), torch.full((4,), 9.0))
+    shelf.close()
+
+
+def test_a_gradient_goes_through_its_slot_only_to_who_was_and_is_near():
+    tray = Tray(6, torch.float32, 2, shared=True)
+    tray.connect(0, near=True)
+    tray.connect(1, near=True)
+    laid = tray.put(torch.arange(6.0))
+    assert isinstance(laid.payload(1, slice(3, 6)), Address)
+    tray.connect(1, near=False)  # it came back on another node
+    assert laid.payload(1, slice(3, 6)).tolist() == [3.0, 4.0, 5.0]
+    tray.connect(1, near=True)
+    tray.connect(0, near=False)
+    later = tray.put(torch.ones(6))
+    tray.connect(0, near=True)
+    assert later.payload(0, slice(0, 3)).tolist() == [1.0, 1.0, 1.0]
+    tray.close()
 
 
 @pytest.mark.parametrize("name", sorted(rules.RULES))

@@ -66,7 +66,7 @@ class Shard:
                 self.theta, self.state, owns, slots, pushes, now, self.layout
             )
         with _unchanged(theta, state):
-            sent = self.rule.send(theta, state, now)
+            sent = self.rule.send(theta, state, now._replace(out=None))
         self.theta, self.state, self.sent = theta, state, sent
         self.owns |= dict(zip(workers, new_owns, strict=True))
         self.version += 1

@@ -60,13 +60,13 @@ class _RampUpHalf(PushHalf):
 
     def __init__(self, policy: Policy, workers: Iterable[int], updates: int) -> None:
         super().__init__(workers)
-        first, *self._queue = sorted(self.members)
-        self._inner = policy.push_half([first])
+        self._first, *self._queue = sorted(self.members)
+        self._inner = policy.push_half([self._first])
         self.updates = updates
 
     def on_request(self, worker: int, at_least: int, now_s: float) -> list[ShardCommand]:
-        if worker in self._queue:
-            return []  # it asks to begin: its answer comes when its turn does
+        if worker in self._queue or (not at_least and worker != self._first):
+            return []  # it asks to begin: its answer comes, or came, when its turn does
         return self._grow(self._inner.on_request(worker, at_least, now_s), now_s)
 
     def on_join(self, worker: int, now_s: float) -> list[ShardCommand]:

@@ -94,8 +94,12 @@ class Slot:
         self._memory[NONCE + reader] = 0
 
     @property
+    def lent(self) -> bool:
+        return self._lent is not None and self._lent() is not None
+
+    @property
     def free(self) -> bool:
-        if self._lent is not None and self._lent() is not None:
+        if self.lent:
             return False
         flags = self._memory[NONCE : self.address.data_at]
         return flags.count(0) == len(flags)

@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import ray
-from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayTaskError
+from ray.exceptions import (
+    ActorUnavailableError,
+    ObjectFetchTimedOutError,
+    ObjectLostError,
+    RayActorError,
+    RayTaskError,
+)
 
 from tardigrad.runtime.connection import Connection, abstract
 from tardigrad.runtime.control import Refused
@@ -85,12 +91,17 @@ class RayChannel(Channel):
             again = threading.Timer(UNREACHABLE_S, self._again, (sent,))
             again.daemon = True
             again.start()
+        except ObjectFetchTimedOutError as error:  # its shard may well be alive
+            sent.answered(error)
         except (RayActorError, ObjectLostError):
             pass
         except Exception as error:  # the run ends with it
             sent.answered(error)
         else:
-            sent.answered(found)
+            try:
+                sent.answered(found)
+            except Exception as error:  # ours, or a policy's: the run ends with it
+                sent.answered(error)
 
     def _again(self, sent: "_Sent") -> None:
         if not self._closed:

@@ -177,6 +177,7 @@ class Driver:
                     return self._finish()
             except RayActorError:
                 time.sleep(POLL_S / 10)  # somebody died meanwhile: the next tick finds out who
+                self._doubt_finished()
 
     def _tick(self) -> bool:
         """Wait a little, mend what broke, do what is due; True at the end."""
@@ -193,10 +194,11 @@ class Driver:
             change = self.changes[0]
             if change.remove is None:
                 self.add_worker()
-            else:
+            elif change.remove in self.workers:  # else it has died, and was not replaced
                 self.remove_worker(change.remove)
             self.changes.pop(0)  # only now: a death on the way would have it done again
-        if self.cut_every and updates >= self._next_cut and self.cut():
+        overdue = updates >= self._next_cut + self.cut_every
+        if self.cut_every and updates >= self._next_cut and self.cut(overdue):
             self._next_cut = (updates // self.cut_every + 1) * self.cut_every
         return False
 
@@ -218,6 +220,16 @@ class Driver:
             except RayTaskError as error:
                 self.abandon()
                 raise error.cause from error
+
+    def _doubt_finished(self) -> None:
+        """Shards that have made their last version are not waited for any more, and yet may die."""
+        for index, shard in enumerate(self.shards):
+            if ("shard", index) in self._done:
+                try:
+                    ray.get(shard.handle.status.remote())
+                except RayActorError:
+                    self._done.discard(("shard", index))
+                    self._dead.add(("shard", index))
 
     def _mend(self) -> None:
         """Bring back the dead, shards first, because workers need all of them."""
@@ -293,18 +305,19 @@ class Driver:
 
     # Holding everything for a moment.
 
-    def cut(self) -> bool:
+    def cut(self, overdue: bool = False) -> bool:
         """Hold releases until nothing is in flight, save all shards, go on.
 
         False, and nothing saved, where some shards only have made a version to evaluate: who starts
-        from the cut would not see the others make it.
+        from the cut would not see the others make it. One that is overdue is made all the same,
+        because shards that are always apart would never let one be made.
         """
         handles = [s.handle for s in self.shards]
-        ray.get([h.hold.remote() for h in handles])
         try:
+            ray.get([h.hold.remote() for h in handles])
             if self._quiet():
                 self._evaluate()
-                if self._snapshots:
+                if self._snapshots and not overdue:
                     return False
                 whole = cuts(self.setup.folder)
                 number = whole[-1].number + 1 if whole else 0
@@ -358,6 +371,7 @@ class Driver:
             ray.get(actor.ended)
             pushed = ray.get(actor.handle.where.remote()).pushed
         except RayActorError:
+            ray.kill(actor.handle)  # it may only have been out of reach
             self._give_up(worker)  # it died on its way out
             return
         while any(
@@ -380,6 +394,7 @@ class Driver:
                 self._holding = False
             except RayActorError:
                 self._find_dead()
+                self._doubt_finished()
         for shard in self.shards:
             shard.handle.resume.remote()
 

@@ -88,7 +88,7 @@ class ShardHost:
         self._links: dict[int, Link] = {}
         self._missed: dict[int, list[Released]] = {}
         """Releases that a worker was not there to hear."""
-        self._payloads: dict[int, Payload] = {}
+        self._payloads: dict[int, Address] = {}
         self._last: dict[int, tuple[Any, ...]] = {}
         for line in story.lines:
             if line.event.kind == "push":
@@ -136,7 +136,8 @@ class ShardHost:
         grad = self._grad(push, payload)
         buffers = tuple(torch.from_numpy(array.copy()) for array in extra)
         self.server.arrive(push, grad, buffers)
-        self._payloads[push.row] = payload
+        if isinstance(payload, Address):
+            self._payloads[push.row] = payload
         self._last[push.worker] = tuple(push)
 
     def _stale(self, worker: int, life: Life) -> bool:
@@ -227,7 +228,8 @@ class ShardHost:
             if self._door is not None:
                 self._door.show_out(worker)
             for header in lost:
-                self._handle(Event("lost", self._clock(), tuple(header)), None)
+                if Push(*header).step > self.server.control.received[worker]:  # else it came late
+                    self._handle(Event("lost", self._clock(), tuple(header)), None)
             self._handle(Event("leave", self._clock(), (worker,)), None)
             self._shelf.connect(worker, False)
             if link is not None:
@@ -237,7 +239,7 @@ class ShardHost:
         """Of a worker's process that may have ended: what it pushed can still be applied, but there
         is nobody to give its memory back to."""
         self._taken.forget(pid)
-        theirs = [r for r, p in self._payloads.items() if isinstance(p, Address) and p.pid == pid]
+        theirs = [row for row, slot in self._payloads.items() if slot.pid == pid]
         for row in theirs:
             del self._payloads[row]
 
@@ -296,12 +298,13 @@ class ShardHost:
         with self._lock:
             shard = self.server.shard
             average = shard.state.average[0] if shard.state.average else None
-            self._open = False
-            self._timers.close()
-            self._log.close()
-            self._shelf.close()
-            if self._door is not None:
-                self._door.close()
+            if self._open:  # asked again where another shard died meanwhile
+                self._open = False
+                self._timers.close()
+                self._log.close()
+                self._shelf.close()
+                if self._door is not None:
+                    self._door.close()
             return shard.theta, average, self.server.buffers, self.server.digest()
 
     @ray.method(concurrency_group="watch")
@@ -369,8 +372,9 @@ class ShardHost:
     def _packed(self, item: Released | Ticket, many: bool = False) -> Packed:
         if isinstance(item, Ticket):
             return item, None
-        vector = self.server.sent[item.version]
-        return item, self._shelf.put(item.worker, item.version, vector, many)
+        sent, version = self.server.sent, item.version
+        sent[version] = self._shelf.share(item.worker, version, sent[version])
+        return item, self._shelf.put(item.worker, version, sent[version], many)
 
     def _timer(self, token: int) -> None:
         with self._lock:

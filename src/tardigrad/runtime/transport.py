@@ -98,23 +98,30 @@ class Shelf:
         if placed is not None and placed[1] is vector:
             self._holds[placed[0].address] = version
             return vector
-        del placed  # so that its slot is free
-        if not self._near:
+        return self._shared(version, vector) if self._near else vector
+
+    def share(self, worker: int, version: int, vector: Tensor) -> Tensor:
+        """The same for one version of which this worker will be told, if it is not there yet. As
+        long as the shard keeps the answer, the slot stays, however often anybody is told of it."""
+        if worker not in self._near:
             return vector
+        slot = self._slot(version)
+        if slot is None:
+            return self._shared(version, vector)
+        return vector if slot.lent else slot.lend()
+
+    def _shared(self, version: int, vector: Tensor) -> Tensor:
         slot = self._slots.free()
         slot.write(vector)
         self._holds[slot.address] = version
         return slot.lend()
 
     def put(self, worker: int, version: int, vector: Tensor, many: bool = False) -> Payload:
-        """The payload by which this worker gets this version; `many`: others get it too."""
+        """The payload by which this worker gets this version, which `share` gave; `many`: others
+        get it too."""
         self.bytes_out += vector.numel() * vector.itemsize
-        if worker in self._near:
-            slot = self._slot(version)
-            if slot is None:
-                slot = self._slots.free()
-                slot.write(vector)
-                self._holds[slot.address] = version
+        slot = self._slot(version) if worker in self._near else None
+        if slot is not None:
             slot.claim(worker)
             return slot.address
         if not many or vector.numel() * vector.itemsize <= PIECE_BYTES:
@@ -149,25 +156,28 @@ class Tray:
 
     def put(self, grad: Tensor) -> "Laid":
         if not self._near:
-            return Laid(grad, None, frozenset())
+            return Laid(grad, None, frozenset(), self._near)
         slot = self._slots.free()
         slot.write(grad)
         for shard in self._near:
             slot.claim(shard)
-        return Laid(grad, slot, frozenset(self._near))
+        return Laid(grad, slot, frozenset(self._near), self._near)
 
     def close(self) -> None:
         self._slots.close()
 
 
 class Laid:
-    """A gradient ready to be taken, until every shard has it."""
+    """A gradient ready to be taken, until every shard has it. Through its slot only by shards that
+    were near when it was laid, or the slot may have been used again, and `still` are."""
 
-    def __init__(self, grad: Tensor, slot: Slot | None, near: Collection[int]) -> None:
-        self._grad, self._slot, self._near = grad, slot, near
+    def __init__(
+        self, grad: Tensor, slot: Slot | None, near: Collection[int], still: Collection[int]
+    ) -> None:
+        self._grad, self._slot, self._near, self._still = grad, slot, near, still
 
     def payload(self, shard: int, part: slice) -> Payload:
-        if self._slot is not None and shard in self._near:
+        if self._slot is not None and shard in self._near and shard in self._still:
             self._slot.claim(shard)
             return self._slot.address
         return self._grad[part].numpy()

@@ -296,7 +296,8 @@ class Worker:
         finite = math.isfinite(value) and _finite(grad)
         imposed_s = self._imposed(begin.start_s, step)
         self._busy_s += time.perf_counter() - began
-        laid = self._tray.put(grad) if finite else None
+        with self._lock:  # a shard that comes back has its claims on slots made anew
+            laid = self._tray.put(grad) if finite else None
         self._fuse.burn(step, "before_push")
         with self._lock:
             end_s = self._clock()
