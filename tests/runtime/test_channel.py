@@ -487,3 +487,29 @@ def test_an_error_in_hearing_an_answer_is_told(monkeypatch):
     until(lambda: len(told) == 2)
     channel.close()
     assert isinstance(told[1], KeyError)
+
+
+def test_what_a_completed_gradient_shows_to_be_heard_is_not_sent_again(tmp_path):
+    """The version may be gone by then: nobody reads it any more."""
+    task = TASKS["logistic_regression"](features=5, train_size=60, validation=0)
+    setup = make_setup(
+        task, rules.RULES["sgd"](lr=0.1), tg.Async(), tmp_path, workers=2, shards=1,
+        shared_memory=False,
+    )  # fmt: skip
+    told = []
+    deliver = SimpleNamespace(remote=lambda life, shard, what, *numbers: told.append(what.version))
+    host, grad = ShardHost(), np.ones(task.layout.size, dtype=np.float32)
+    place = host.prepare(setup, 0, 0)
+    for worker in range(2):
+        host.connect(worker, Link(SimpleNamespace(deliver=deliver), 0, place))
+    for worker in range(2):
+        push = Push(worker, worker, 0, 0, (0,), 0.0, 0.0, 1.0, True, 0)
+        host.call(Life(setup.run, 0), "push", tuple(push), grad)
+    assert host.connect(0, Link(SimpleNamespace(deliver=deliver), 1, place)).heard == 0
+    # Its first life had heard version 1 and pushed, and only another shard got that gradient.
+    half = Push(2, 0, 1, 1, (1,), 0.0, 0.0, 1.0, True, 0)
+    host.complete(tuple(half), grad, ())
+    told.clear()
+    host.resend(0)
+    assert 1 not in told
+    host.final()

@@ -206,7 +206,9 @@ class ShardHost:
         given twice would be free again when one of the two is done with."""
         with self._lock:
             for released in self._missed.pop(worker, []):
-                self._send(released)
+                # A gradient completed meanwhile may show that it was heard after all.
+                if released.sequence > self.server.control.heard[worker]:
+                    self._send(released)
 
     @ray.method(concurrency_group="control")
     def join(self, worker: int, link: Link) -> None:
