@@ -62,17 +62,16 @@ def keep(
 ) -> None:
     """Make the folder with the first outcome and add the others; `ended` is called after each."""
     folder: RunFolder | None = None
-    done = 0
     try:
         for outcome in found:
             ended()
             folder = folder or RunFolder.create(path, spec.toml(), None)
             folder.add_outcome(outcome._asdict())
-            done += 1
             _tell(outcome, seeds)
     except KeyboardInterrupt:
         ended()
         complain("stopped by Ctrl-C")
+        done = len(folder.outcomes()) if folder else 0  # one may just have been written
         if done:
             tell(f"{path} holds the {done} runs that had ended: tardigrad report {path}")
         raise typer.Exit(130) from None
