@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from fast_cases import POLICY_CASES, RULE_CASES, run, task
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -122,4 +121,3 @@ def test_what_has_statistics_is_left_as_it_is() -> None:
 def test_a_group_that_diverges_is_told() -> None:
     with pytest.raises(tg.Diverged):
         run(tg.schedule(*SYNC, updates=60), tg.rules.sgd(lr=1e200), "fast")
-    assert torch.isfinite(task().start()).all()
