@@ -23,7 +23,10 @@ from tardigrad.engine.kernels.trace import Program
 BLOCK = 1024
 CACHE_BYTES = 32 * 2**20
 """Views that take more than this are not found in a cache when they are read."""
-_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fPIC", "-c")
+FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-c")
+"""Under trapping maths g++ keeps a clamp as a branch, and without AVX-512 (whose masks hide it) a
+loop with a branch is not vectorised. Neither flag changes a result: they give up errno and the
+floating-point exception flags, which nobody reads."""
 _FORMS = {
     "add": "{0} + {1}",
     "sub": "{0} - {1}",
@@ -54,7 +57,7 @@ class CppKernel:
 
     def __init__(self, program: Program, dtype: torch.dtype) -> None:
         self.program = program
-        self._function = _compiled(_source(program, dtype))
+        self._function = _compiled(window_source(program, dtype))
 
     def run(
         self,
@@ -96,7 +99,7 @@ def _longs(numbers: Sequence[int]) -> Any:
     return (ctypes.c_long * len(numbers))(*numbers)
 
 
-def _source(program: Program, dtype: torch.dtype) -> str:
+def window_source(program: Program, dtype: torch.dtype) -> str:
     real = {torch.float32: "float", torch.float64: "double"}[dtype]
     states = [f"s{i}" for i in range(program.states)]
     owns = [f"o{i}" for i in range(program.owns)]
@@ -204,7 +207,7 @@ def _compiled(source: str) -> "ctypes._NamedFuncPointer":
         [compiler, "-march=native", "-Q", "--help=target"], capture_output=True, text=True
     ).stdout
     name = hashlib.sha256(
-        "\n".join([source, *_FLAGS, *_threads(), compiler, target]).encode()
+        "\n".join([source, *FLAGS, *_threads(), compiler, target]).encode()
     ).hexdigest()
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "tardigrad" / "kernels"
@@ -215,7 +218,7 @@ def _compiled(source: str) -> "ctypes._NamedFuncPointer":
             code, middle, built = (Path(scratch) / f"window.{end}" for end in ("cpp", "o", "so"))
             code.write_text(source)
             for arguments in (
-                [*_FLAGS, str(code), "-o", str(middle)],
+                [*FLAGS, str(code), "-o", str(middle)],
                 ["-shared", str(middle), *_threads(), "-o", str(built)],
             ):
                 result = subprocess.run([compiler, *arguments], capture_output=True, text=True)
