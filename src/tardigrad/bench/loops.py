@@ -131,7 +131,7 @@ def machine(device: str) -> str:
     """What is measured on, in words."""
     if device == "cuda":
         return torch.cuda.get_device_name()
-    return f"{torch.get_num_threads()} CPU threads"
+    return f"{torch.get_num_threads()} CPU threads, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def copy_bandwidth(device: str) -> float:

@@ -7,10 +7,11 @@ from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 from torch.func import grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tardigrad.engine.fast.prologue import split_off_prologue
 from tardigrad.engine.fast.sizes import cover
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
@@ -118,10 +119,26 @@ def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -
         given = (views, inputs, targets)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # torch's compiler warns of itself
-            function = torch.compile(make_fx(_gradients(task, rule))(*given), dynamic=False)
+            function = _compiled_in_parts(make_fx(_gradients(task, rule))(*given))
             function(*given)
         known[key] = function
     return known[key]
+
+
+def _compiled_in_parts(traced: fx.GraphModule) -> Compiled:
+    """Compiled, what is done to the inputs alone by itself."""
+    prologue, rest = split_off_prologue(traced, argument=1)
+    function = torch.compile(rest, dynamic=False)
+    if prologue is None:
+        return function
+    prepared = torch.compile(prologue, dynamic=False)
+
+    def both(
+        views: Tensor, inputs: Tensor, targets: Tensor
+    ) -> tuple[Pieces, Tensor, tuple[Tensor, ...]]:
+        return function(*prepared(inputs), views, targets)  # type: ignore[no-any-return]
+
+    return both
 
 
 def no_gradients(task: ModuleTask, rule: Rule, count: int) -> Pieces:
