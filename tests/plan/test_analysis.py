@@ -45,11 +45,12 @@ def test_collect_times_are_order_statistics():
     assert np.allclose(took.mean(axis=0), expected, rtol=0.06)
 
 
-def test_a_gradient_lost_with_its_worker_counts_nowhere():
+def test_a_gradient_lost_with_its_worker_was_computed_until_then():
     cluster = Constant(workers=2, step_s=1.0, absences=(Absence(1, 2.5, 5.0),))
     made = schedule(Sync(), cluster, updates=6)
     # On its return at 5 worker 1 begins the version that worker 0 has just done, which waits 1 s.
-    assert waiting_share(made) == 1 / (6 + 4 + 1)
+    # It had computed for half a second when it left.
+    assert waiting_share(made) == 1 / (6 + 4 + 0.5 + 1)
     assert np.isfinite(collect_times_s(made)).sum(axis=1).tolist() == [2, 2, 1, 1, 2, 2]
 
 
