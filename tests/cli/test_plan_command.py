@@ -1,12 +1,15 @@
 """plan, reproduce, bench and timelines, as a user meets them."""
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
 from conftest import Cli
 
 from tardigrad.bench.schedule import bench_schedule
+from tardigrad.clusters import Absence
 from tardigrad.plan.studies.backup_workers import backup_workers
 from tardigrad.plan.studies.gap_aware_speedup import gap_aware_speedup
 from tardigrad.plan.studies.layer_staleness import layer_staleness
@@ -34,7 +37,56 @@ def test_plan_takes_measured_times(cli: Cli) -> None:
     said = cli("plan", "times.csv", "--workers", "8", "--gradients", "800")
     assert said.code == 0
     spec = Spec.load("plans/times/recommended.toml")
-    assert spec.cluster == {"name": "trace", "path": "times.csv", "workers": 8}
+    trace = str(Path("times.csv").resolve())
+    assert spec.cluster == {"name": "trace", "path": trace, "workers": 8}
+
+
+@pytest.mark.parametrize("where", ["plans/times", ".", "elsewhere"])
+def test_what_is_recommended_runs_from_anywhere(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    Path("times.csv").write_text("worker,step_s\n0,1.0\n1,1.1\n2,1.3\n3,3.5\n")
+    small = Path("small.toml").read_text().split("[cluster]")[0]
+    trace = '[cluster]\nname = "trace"\npath = "times.csv"\n'
+    Path("times.toml").write_text("seed = 3\nshards = 2\n" + small + trace + NETWORK)
+    assert cli("plan", "times.toml", "--gradients", "400").code == 0
+    written = Path("plans/times/recommended.toml").resolve()
+    Path(where).mkdir(exist_ok=True)
+    monkeypatch.chdir(where)
+    said = cli("run", os.path.relpath(written), "updates=5")
+    assert said.code == 0, said.err
+    kept = Spec.load(written)
+    assert (kept.seed, kept.shards, kept.make_cluster().absences) == (3, 2, (Absence(3, 50.0),))
+
+
+NETWORK = """
+absences = [{worker = 3, leaves_s = 50.0}]
+[cluster.network]
+latency_s = 0.1
+slow_shards = [{shard = 1, factor = 2.0}]
+"""
+
+
+def test_plan_tells_the_same_everywhere(cli: Cli) -> None:
+    """What is printed: the recommendation's ratio is that of the two rows of the table."""
+    words = ("cluster.workers=8", "shards=4", "cluster.network={latency_s=9.0}")
+    said = cli("plan", "small.toml", *words, "--gradients", "2000").out
+    rows = re.findall(r"^\W*(Async|Sync)\s+([\d.]+)", said, re.MULTILINE)
+    per_s = {policy: float(told) for policy, told in rows}
+    (ratio,) = re.findall(r"apply only ([\d.]+) times", " ".join(said.split()))
+    assert "no backups pay off" in said
+    assert float(ratio) == pytest.approx(per_s["Async"] / per_s["Sync"], abs=0.006)
+
+
+def test_plan_counts_present_workers_alone(cli: Cli) -> None:
+    """Half of them are gone from the start: an update has 4 gradients, and 2,500 are needed."""
+    gone = ", ".join(f"{{worker={w}, leaves_s=0.0}}" for w in range(4))
+    words = ("cluster.name=constant", "cluster.workers=8", f"cluster.absences=[{gone}]")
+    small = Path("small.toml").read_text().replace("updates = 60", "")
+    Path("small.toml").write_text(small)
+    assert cli("plan", "small.toml", *words, "--gradients", "400").code == 0
+    spec = Spec.load("plans/small/recommended.toml")
+    assert (spec.policy["name"], spec.updates) == ("sync", 2500)
 
 
 def test_plan_measures_the_updates_needed(cli: Cli) -> None:
@@ -54,6 +106,7 @@ def test_plan_measures_the_updates_needed(cli: Cli) -> None:
         (("small.toml", "--needed", "x.csv"), "there is no file x.csv"),
         (("small.toml", "--target", "1e-9"), "higher target"),
         (("small.toml", "rule.lr=-1"), "lr"),
+        (("small.toml", "link={name='every',push=2,pull=1}"), "plan with link=full"),
         (("empty.toml",), "has no [cluster]"),
     ],
 )

@@ -5,11 +5,10 @@ import pytest
 
 from tardigrad.clusters import Constant, Exponential, Gamma, LogNormal, Network, Stragglers
 from tardigrad.plan.advice import advise
-from tardigrad.plan.candidates import label
-from tardigrad.plan.measure import measured_needed, updates_to
-from tardigrad.plan.needed import Needed
+from tardigrad.plan.measure import Setting, label
+from tardigrad.plan.needed import Needed, measured_needed, updates_to
 from tardigrad.plan.speedup import expected_ratio, speedups
-from tardigrad.plan.splits import best, collect_times, estimated_splits, simulated_splits
+from tardigrad.plan.splits import best, estimated_splits, simulated_splits, splits_near
 from tardigrad.policies import Async, Backup, Partial, Sync
 
 
@@ -65,14 +64,20 @@ def test_broken_tables_of_updates_are_refused(tmp_path, text, message):
 def test_one_straggler_makes_one_backup_best():
     cluster = Constant(workers=8, step_s=(*[1.0] * 7, 5.0))
     needed = Needed.of({8: 800.0})
-    estimated = estimated_splits(collect_times(cluster, 30), needed)
+    setting = Setting(cluster, gradients=240)
+    estimated = estimated_splits(setting.collect_times_s(), needed)
     assert (best(estimated).workers, best(estimated).update_s) == (7, 1.0)
-    by_backups = {s.backups: s for s in simulated_splits(cluster, needed, (0, 1, 2), rounds=30)}
+    by_backups = {s.backups: s for s in simulated_splits(setting, needed, (0, 1, 2))}
     assert by_backups[0].update_s == 5.0
     assert best(by_backups.values()).backups == 1
     plan = advise(cluster, needed, gradients=400)
     assert plan.policy == Backup(1)
     assert len(plan.speedups) == 1  # times belong to single workers, so sizes cannot change
+
+
+def test_many_machines_are_split_in_steps():
+    tried = splits_near(Setting(Constant(workers=400), gradients=400), Needed(), backups=10)
+    assert [split.backups for split in tried] == [0, 2, 6, 10, 14, 18]
 
 
 def test_equal_workers_need_no_backups():
@@ -90,10 +95,10 @@ def test_very_different_workers_make_asynchrony_worth_it():
     )
 
 
-def test_every_policy_is_judged_also_over_a_network_and_shards():
+def test_every_policy_is_measured_also_over_a_network_and_shards():
     cluster = LogNormal(workers=8, network=Network(latency_s=0.1, jitter=0.5))
     plan = advise(cluster, gradients=2000, shards=3)
-    kinds = {type(judged.policy).__name__ for judged in plan.judged}
+    kinds = {type(measured.policy).__name__ for measured in plan.measured}
     assert kinds == {
         "Async",
         "Sync",
@@ -104,7 +109,7 @@ def test_every_policy_is_judged_also_over_a_network_and_shards():
         "StaleSynchronous",
         "BoundedDelay",
     }
-    by_kind = {type(judged.policy): judged.summary for judged in plan.judged}
+    by_kind = {type(measured.policy): measured.summary for measured in plan.measured}
     assert by_kind[Async].gradients_per_s > by_kind[Sync].gradients_per_s
     assert by_kind[Sync].delay.most == 0
     assert by_kind[Backup].dropped > 0
@@ -116,7 +121,7 @@ def test_one_worker_is_told_so():
 
 
 def test_the_straggler_defaults_are_the_published_facts():
-    times_s = collect_times(Stragglers(workers=100), rounds=6000)
+    times_s = Setting(Stragglers(workers=100), gradients=600_000).collect_times_s()
     assert (times_s[:, 97] < 2).mean() == pytest.approx(0.8, abs=0.025)
     assert (times_s[:, 99] < 2).mean() == pytest.approx(0.3, abs=0.025)
     means = times_s.mean(axis=0)

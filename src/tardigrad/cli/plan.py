@@ -14,19 +14,17 @@ from tardigrad.cli.findings import show
 from tardigrad.clusters import CLUSTERS, TimedCluster, Trace
 from tardigrad.engine import simulate
 from tardigrad.folder import write
+from tardigrad.links import Full
 from tardigrad.plan.advice import Plan, advise
-from tardigrad.plan.candidates import label
 from tardigrad.plan.figures import draw_plan
-from tardigrad.plan.measure import measured_needed
-from tardigrad.plan.needed import Needed
+from tardigrad.plan.measure import label
+from tardigrad.plan.needed import Needed, measured_needed
 from tardigrad.plan.tables import collect_table, policies_table, speedup_table, splits_table
 from tardigrad.policies import POLICIES, Async
 from tardigrad.spec import Spec, changed, read_toml
-from tardigrad.spec.spec import CLUSTER, STRUCTURE
+from tardigrad.spec.spec import CLUSTER, LINK, STRUCTURE
 
 TASK = {"name": "mnist_mlp", "batch_size": 8}
-GRADIENTS = 10_000
-"""How many the recommended experiment applies where nobody says how many updates it needs."""
 
 
 def plan(
@@ -52,18 +50,24 @@ def plan(
         typer.Option(help="Measure that instead: train the spec in step down to this batch loss."),
     ] = None,
     gradients: Annotated[
-        int, typer.Option("--gradients", help="How many gradients each policy is simulated for.")
+        int,
+        typer.Option(
+            "--gradients",
+            help="How many gradients each policy is simulated for: a fifth of them over a network "
+            "or with absences, and 20 a worker in any case.",
+        ),
     ] = 20_000,
     async_gain: Annotated[
         float, typer.Option(help="How much faster asynchrony must be to be worth its staleness.")
     ] = 1.5,
     to: Annotated[Path | None, typer.Option("--out", help="The folder [plans/NAME].")] = None,
 ) -> None:
-    """Say what to run on a cluster, from its step times alone: no tensors, in seconds.
+    """Say what to run on a cluster, from its times alone: no tensors, in seconds.
 
     Every policy's gradients per second, waiting, staleness and drops; when the k-th gradient comes;
-    how many machines should be backups; what asynchrony would bring. The folder gets a figure and
-    recommended.toml, an experiment ready to run.
+    how many machines should be backups; what asynchrony would bring. All of it is measured in
+    simulated schedules with the file's shards, network, absences and seed. The folder gets a figure
+    and recommended.toml, an experiment ready to run from anywhere.
     """
     data = _data(file, changes or (), workers)
     cluster = STRUCTURE.named(CLUSTER, "cluster", data["cluster"])
@@ -72,13 +76,20 @@ def plan(
         "a plan is about time, and a dispatcher has none: use a cluster with times, such as gamma",
     )
     require(
+        isinstance(STRUCTURE.named(LINK, "link", data.get("link", "full")), Full),
+        "a plan compares policies where every message is sent whole: plan with link=full, and put "
+        "the link into what is recommended",
+    )
+    require(
         needed is None or target is None,
         "--needed gives the updates needed and --target measures them: use one of the two",
     )
     table = Needed.load(needed) if needed else None
     if target is not None:
         table = _measured(data, cluster.workers, target)
-    found = advise(cluster, table, gradients, data.get("shards", 1), async_gain=async_gain)
+    found = advise(
+        cluster, table, gradients, data.get("shards", 1), data.get("seed", 0), async_gain
+    )
     spec = recommended(found, data)
     folder = to or Path("plans") / file.stem
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,15 +113,16 @@ def recommended(plan: Plan, data: Mapping[str, Any]) -> dict[str, Any]:
     """
     asynchronous = isinstance(plan.policy, Async)
     rule = {"name": "gap_aware", "lr": 0.01} if asynchronous else {"name": "sgd", "lr": 0.04}
-    group = plan.split.workers
-    updates = data.get("updates", max(1, GRADIENTS // group))
-    if plan.needed != Needed():
-        updates = max(1, round(plan.needed(group)))
-    if asynchronous and ("updates" not in data or plan.needed != Needed()):
-        updates *= group  # as many gradients, one an update
+    updates = data.get("updates")
+    if updates is None or plan.needed != Needed():
+        # An asynchronous update has one gradient, so that it takes more of them for as many.
+        each = plan.split.gradients if asynchronous else 1
+        updates = max(1, round(plan.split.updates * each))
     spec: dict[str, Any] = {"task": dict(TASK), "rule": rule, **data}
     spec |= {"updates": updates, "policy": _section(plan.policy, POLICIES)}
-    spec["cluster"] = _section(plan.cluster, CLUSTERS)
+    spec["cluster"] = _section(plan.setting.cluster, CLUSTERS)
+    if isinstance(plan.setting.cluster, Trace):  # a relative path means another file elsewhere
+        spec["cluster"]["path"] = str(Path(plan.setting.cluster.path).resolve())
     Spec.of(spec)
     return {"updates": spec.pop("updates"), **spec}
 

@@ -2,35 +2,29 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from tardigrad.checks import count, positive
 from tardigrad.clusters import TimedCluster
 from tardigrad.keys import Floats
-from tardigrad.plan.candidates import Judged, candidates, judge
+from tardigrad.plan.candidates import candidates
+from tardigrad.plan.measure import Measured, Setting
 from tardigrad.plan.needed import Needed
-from tardigrad.plan.speedup import Speedup, speedups
-from tardigrad.plan.splits import (
-    Split,
-    best,
-    collect_times,
-    estimated_splits,
-    splits_near,
-)
-from tardigrad.policies import Async, Backup, Policy, Sync
+from tardigrad.plan.speedup import Speedup, speedup
+from tardigrad.plan.splits import Split, best, estimated_splits, splits_near
+from tardigrad.policies import Async, Policy
 
-DISTURBED = 5
-"""How many times fewer gradients are simulated where no closed form makes the schedule."""
+SLACK = 1e-9
+"""A deadline is this much later, relatively, than the gradient it is for: a mean of rounded times
+may lie just before the times themselves."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """Everything that was found out, and the policy chosen."""
 
-    cluster: TimedCluster
-    judged: tuple[Judged, ...]
+    setting: Setting
+    measured: tuple[Measured, ...]
     times_s: Floats
-    """Time to the k-th gradient, all workers starting together: (rounds, workers)."""
+    """Time to the k-th gradient of a version, nobody being late: (versions, workers)."""
     estimated: tuple[Split, ...]
     """Every split of the machines, by order statistics."""
     simulated: tuple[Split, ...]
@@ -63,40 +57,38 @@ def advise(
 
     Args:
         needed: updates needed by gradients per update; None: every gradient counts the same.
-        gradients: how many gradients each policy is simulated for.
+        gradients: how many gradients each policy is simulated for (see `Setting`).
         async_gain: how much faster asynchrony must be to be worth its staleness.
     """
     count("gradients", gradients, least=cluster.workers)
     positive("async_gain", async_gain)
     needed = needed or Needed()
-    effort = gradients if cluster.undisturbed else max(cluster.workers, gradients // DISTURBED)
-    rounds = max(20, effort // cluster.workers)
-    times_s = collect_times(cluster, rounds * (10 if cluster.undisturbed else 1), seed)
+    setting = Setting(cluster, shards, gradients, seed)
+    times_s = setting.collect_times_s()
     estimated = estimated_splits(times_s, needed, least=(cluster.workers + 1) // 2)
-    simulated = splits_near(cluster, needed, best(estimated).backups, rounds, seed)
+    simulated = splits_near(setting, needed, best(estimated).backups)
     split = best(simulated)
-    deadline_s = float(np.nanmean(times_s[:, split.workers - 1]))
+    deadline_s = next(e.update_s for e in estimated if e.backups == split.backups) * (1 + SLACK)
     offered = candidates(cluster.workers, split.backups, deadline_s)
-    judged = judge(cluster, offered, effort, shards, seed)
-    policy, why = _choose(split, judged, async_gain)
+    policy, why = _choose(setting, split, async_gain)
     return Plan(
-        cluster=cluster,
-        judged=tuple(judged),
+        setting=setting,
+        measured=tuple(setting.measure(offer) for offer in offered),
         times_s=times_s,
         estimated=tuple(estimated),
         simulated=tuple(simulated),
-        speedups=tuple(_speedups(cluster, effort, seed)),
+        speedups=tuple(speedup([sized]) for sized in _sizes(setting)),
         needed=needed,
         policy=policy,
         why=why,
     )
 
 
-def _choose(split: Split, judged: list[Judged], async_gain: float) -> tuple[Policy, str]:
-    free = next(j.summary.gradients_per_s for j in judged if j.policy == Async())
-    waiting = split.workers / split.update_s
-    if split.workers + split.backups == 1:
-        return Sync(), "one worker waits for nobody"
+def _choose(setting: Setting, split: Split, async_gain: float) -> tuple[Policy, str]:
+    free = setting.measure(Async()).summary.gradients_per_s
+    waiting = setting.measure(split.policy).summary.gradients_per_s
+    if setting.cluster.workers == 1:
+        return split.policy, "one worker waits for nobody"
     if free >= async_gain * waiting:
         return Async(), (
             f"asynchronous workers apply {free / waiting:.2f} times as many gradients per second "
@@ -108,17 +100,19 @@ def _choose(split: Split, judged: list[Judged], async_gain: float) -> tuple[Poli
         f"less than the {async_gain:g} that its staleness is taken to cost"
     )
     if split.backups == 0:
-        return Sync(), f"no backups pay off; {lead}"
-    return Backup(split.backups), (
+        return split.policy, f"no backups pay off; {lead}"
+    return split.policy, (
         f"{split.workers} workers + {split.backups} backups need the least time; {lead}"
     )
 
 
-def _speedups(cluster: TimedCluster, gradients: int, seed: int) -> list[Speedup]:
-    """For powers of two up to all workers; for all alone where sizes cannot change."""
-    sizes = [1 << i for i in range(cluster.workers.bit_length()) if 1 << i < cluster.workers]
-    runs = 3 if cluster.undisturbed else 1
+def _sizes(setting: Setting) -> list[Setting]:
+    """Powers of two up to all workers; all alone where times or absences belong to single ones."""
+    workers = setting.cluster.workers
+    sizes = [1 << i for i in range(workers.bit_length()) if 1 << i < workers]
+    if setting.cluster.absences:
+        return [setting]
     try:
-        return speedups(cluster, [*sizes, cluster.workers], gradients, runs, seed)
-    except ValueError:  # times or absences of single workers are part of the model
-        return speedups(cluster, [cluster.workers], gradients, runs, seed)
+        return [*(setting.sized(n) for n in sizes), setting]
+    except ValueError:
+        return [setting]

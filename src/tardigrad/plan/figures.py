@@ -41,23 +41,24 @@ def draw_panels(path: Path, title: str, *panels: Callable[[Axes], None]) -> None
 
 def draw_collect_cdf(axes: Axes, times_s: Floats, ks: Sequence[int] | None = None) -> None:
     """Distribution of the time to the k-th gradient."""
-    workers = times_s.shape[1]
-    last = [workers - 3, workers - 2, workers - 1, workers]
-    ks = ks or sorted({k for k in (1, workers // 2, workers * 9 // 10, *last) if k >= 1})
+    most = int(np.isfinite(times_s).sum(axis=1).max())
+    last = [most - 3, most - 2, most - 1, most]
+    ks = ks or sorted({k for k in (1, most // 2, most * 9 // 10, *last) if k >= 1})
     shown = np.concatenate([times_s[:, k - 1] for k in ks])
     right = float(np.nanquantile(shown, 0.97)) * 1.15
     for k, colour in zip(ks, COLOURS, strict=False):
         took = np.sort(times_s[:, k - 1][np.isfinite(times_s[:, k - 1])])
-        share = np.arange(1, len(took) + 1) / len(took)
+        share = np.arange(1, len(took) + 1) / len(times_s)
         axes.step(took, share, where="post", color=colour, label=f"k = {k}")
     axes.set_xlim(0 if right < 1e-9 else float(np.nanmin(shown)) * 0.9, right)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    _label(axes, "time to the k-th gradient (s)", "share of updates")
+    _label(axes, "time to the k-th gradient (s)", "share of versions")
     axes.legend(frameon=False, loc="lower right")
 
 
 def draw_collect_means(axes: Axes, times_s: Floats) -> None:
     """Mean and median time to the k-th gradient."""
+    times_s = times_s[:, np.isfinite(times_s).any(axis=0)]
     ks = np.arange(1, times_s.shape[1] + 1)
     axes.plot(ks, np.nanmean(times_s, axis=0), color=COLOURS[0], label="mean")
     axes.plot(ks, np.nanmedian(times_s, axis=0), color=COLOURS[1], ls="--", label="median")

@@ -1,43 +1,112 @@
-"""Updates needed, measured by short simulations instead of given as a table."""
+"""The one way to a figure: let a policy meet the cluster, and look at the schedule."""
 
-from collections.abc import Callable, Sequence
+import math
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
-import numpy as np
+from tardigrad.checks import count
+from tardigrad.clusters import TimedCluster
+from tardigrad.keys import Floats
+from tardigrad.policies import Policy, Sync
+from tardigrad.schedule import Schedule, schedule
+from tardigrad.schedule.analysis import Summary, collect_times_s
 
-from tardigrad.checks import positive, require
-from tardigrad.plan.needed import Needed
-
-SMOOTHED = 20
-"""A loss is reached when the mean over so many updates is; single batches are too noisy."""
-
-
-def updates_to(losses: Sequence[float], target: float) -> int | None:
-    """How many updates until the smoothed loss is at the target; None if it never is."""
-    given = np.asarray(losses, dtype=np.float64)
-    width = min(SMOOTHED, len(given))
-    means = np.convolve(given, np.ones(width) / width, mode="valid")
-    below = np.nonzero(means <= target)[0]
-    return int(below[0]) + width if len(below) else None
+DISTURBED = 5
+"""How many times fewer gradients are simulated where no closed form makes the schedule."""
+LEAST_UPDATES = 20
+LEAST_STEPS = 20
+"""Of each worker; else the gradients still under way at the end would weigh too much."""
+SHORT = 0.9
+"""A schedule that has this share of the gradients asked for is long enough."""
 
 
-def measured_needed(
-    losses_with: Callable[[int], Sequence[float]], workers: int, target: float
-) -> Needed:
-    """Train with a quarter, a half and all of the workers in step, and see how long each takes.
+@dataclass(frozen=True)
+class Measured:
+    """What a policy did."""
+
+    policy: Policy
+    summary: Summary
+
+    @property
+    def label(self) -> str:
+        return label(self.policy)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where policies are measured: the machines with their network and absences, and the shards.
+
+    Whatever a plan says of a policy comes from the schedule that `schedule` makes of it, so that
+    two places that speak of the same thing cannot differ.
 
     Args:
-        losses_with: trains with so many synchronous workers; the batch loss of every update.
+        gradients: how many each policy is to apply; a fifth of it where messages take time or
+            workers leave, and `LEAST_STEPS` a worker in any case.
     """
-    positive("target", target)
-    points: dict[int, float] = {}
-    for n in sorted({max(1, workers // 4), max(1, workers // 2), workers}):
-        losses = losses_with(n)
-        reached = updates_to(losses, target)
-        require(
-            reached is not None,
-            f"with {n} workers the loss did not come down to {target:g} within {len(losses)} "
-            f"updates (it was {np.mean(losses[-SMOOTHED:]):.4g} at the end): "
-            "give a higher target, or let it train longer",
-        )
-        points[n] = float(reached or 0)
-    return Needed.of(points)
+
+    cluster: TimedCluster
+    shards: int = 1
+    gradients: int = 20_000
+    seed: int = 0
+    _made: dict[Policy, Schedule] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        count("gradients", self.gradients)
+        count("shards", self.shards)
+
+    @property
+    def enough(self) -> int:
+        """How many gradients are simulated."""
+        fewer = 1 if self.cluster.undisturbed else DISTURBED
+        return max(LEAST_STEPS * self.cluster.workers, self.gradients // fewer)
+
+    def schedule(self, policy: Policy) -> Schedule:
+        """The policy until enough gradients have been applied.
+
+        A short schedule shows how many gradients go into an update, which no policy says
+        beforehand where workers leave or a deadline passes.
+        """
+        if policy not in self._made:
+            self._made[policy] = self._make(policy)
+        return self._made[policy]
+
+    def _make(self, policy: Policy) -> Schedule:
+        updates = LEAST_UPDATES
+        while True:
+            made = schedule(policy, self.cluster, updates, self.seed, self.shards)
+            applied = len(made.group_rows) / self.shards
+            if applied >= SHORT * self.enough:
+                return made
+            updates = math.ceil(updates * self.enough / applied)
+
+    def measure(self, policy: Policy) -> Measured:
+        """Its speed, waiting, delay and drops."""
+        return Measured(policy, Summary.of(self.schedule(policy)))
+
+    def collect_times_s(self) -> Floats:
+        """Time to the k-th gradient of a version, nobody being late from the one before: (versions
+        of all shards, workers)."""
+        network = self.cluster.network
+        made = self.schedule(Sync())
+        if network is None:
+            return collect_times_s(made)
+        return collect_times_s(made, network.realise(self.seed, made.workers, self.shards))
+
+    def sized(self, workers: int) -> "Setting":
+        """The same with another number of workers."""
+        return replace(self, cluster=self.cluster.sized(workers))
+
+
+def label(policy: Policy) -> str:
+    """A policy with what was chosen for it, such as Backup(backups=4)."""
+    kind = type(policy).__name__
+    if not is_dataclass(policy):
+        return kind
+    given = [f.name for f in fields(policy) if getattr(policy, f.name) != f.default]
+    chosen = ", ".join(f"{name}={_short(getattr(policy, name))}" for name in given)
+    return f"{kind}({chosen})" if chosen else kind
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tardigrad.checks import count
 from tardigrad.clusters import TimedCluster
-from tardigrad.policies import Async, Policy, Sync
-from tardigrad.schedule import schedule
+from tardigrad.plan.measure import Setting
+from tardigrad.policies import Async, Sync
 
 
 @dataclass(frozen=True)
@@ -23,40 +22,26 @@ class Speedup:
     """Standard deviation of the ratio over runs."""
 
 
+def speedup(runs: Sequence[Setting]) -> Speedup:
+    """Async over Sync in settings that differ in their seed; both share the speeds of the machines
+    in each."""
+    rates = np.array(
+        [[run.measure(p).summary.gradients_per_s for p in (Async(), Sync())] for run in runs]
+    )
+    ratios = rates[:, 0] / rates[:, 1]
+    free, waiting = rates.mean(axis=0).tolist()
+    workers = runs[0].cluster.workers
+    return Speedup(workers, free, waiting, float(ratios.mean()), float(ratios.std()))
+
+
 def speedups(
-    cluster: TimedCluster,
-    workers: Sequence[int],
-    gradients: int = 100_000,
-    runs: int = 20,
-    seed: int = 0,
+    cluster: TimedCluster, workers: Sequence[int], gradients: int = 100_000, runs: int = 20
 ) -> list[Speedup]:
-    """Async over Sync, both until about `gradients` gradients are applied, for each number of
-    workers; a run of both shares its seed, and so the speeds of the machines."""
-    count("gradients", gradients)
-    count("runs", runs)
-    out = []
-    for n in workers:
-        sized = cluster.sized(n)
-        rates = np.array(
-            [
-                (
-                    _per_s(Async(), sized, gradients, run),
-                    _per_s(Sync(), sized, max(1, gradients // n), run),
-                )
-                for run in range(seed, seed + runs)
-            ]
-        )
-        ratios = rates[:, 0] / rates[:, 1]
-        free, waiting = rates.mean(axis=0)
-        out.append(
-            Speedup(n, float(free), float(waiting), float(ratios.mean()), float(ratios.std()))
-        )
-    return out
-
-
-def _per_s(policy: Policy, cluster: TimedCluster, updates: int, seed: int) -> float:
-    made = schedule(policy, cluster, updates, seed)
-    return len(made.group_rows) / made.end_time
+    """The same for several numbers of workers, over the seeds from 0 on."""
+    return [
+        speedup([Setting(cluster.sized(n), gradients=gradients, seed=run) for run in range(runs)])
+        for n in workers
+    ]
 
 
 def expected_ratio(cluster: TimedCluster, draws: int = 200, rounds: int = 20) -> float:

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tardigrad.checks import count
-from tardigrad.clusters import TimedCluster
 from tardigrad.keys import Floats
+from tardigrad.plan.measure import Setting
 from tardigrad.plan.needed import Needed
-from tardigrad.policies import Backup, Sync
-from tardigrad.schedule import schedule
-from tardigrad.schedule.analysis import collect_times_s
+from tardigrad.policies import Backup, Policy, Sync
 
 
 @dataclass(frozen=True)
@@ -22,61 +20,67 @@ class Split:
         update_s: mean time per update; by order statistics, the mean time to the N-th gradient of
             all machines starting together; by simulation, that of the Backup policy, whose
             stragglers are still busy with the update before.
-        total_s: update_s × updates.
+        gradients: mean number of gradients per update; N, or fewer where workers are absent.
+        updates: how many are needed with so many gradients each.
     """
 
     workers: int
     backups: int
     update_s: float
+    gradients: float
     updates: float
 
     @property
     def total_s(self) -> float:
         return self.update_s * self.updates
 
-
-def collect_times(cluster: TimedCluster, rounds: int = 2000, seed: int = 0) -> Floats:
-    """Time to the k-th gradient with all workers starting together: (rounds, workers)."""
-    return collect_times_s(schedule(Sync(), cluster, rounds, seed))
+    @property
+    def policy(self) -> Policy:
+        return Backup(self.backups) if self.backups else Sync()
 
 
 def estimated_splits(times_s: Floats, needed: Needed, least: int | None = None) -> list[Split]:
-    """Every split from `least` workers (half of the machines) up, by order statistics."""
+    """Every split from `least` workers (half of the machines) up, by order statistics.
+
+    As under `Backup`, a version of which fewer gradients come, because workers are absent, ends
+    without the last b of these.
+    """
     machines = times_s.shape[1]
     least = least or max(1, machines // 2)
     count("least", least)
-    means = np.nanmean(times_s, axis=0)
-    return [
-        Split(n, machines - n, float(means[n - 1]), needed(n)) for n in range(least, machines + 1)
-    ]
-
-
-def simulated_splits(
-    cluster: TimedCluster,
-    needed: Needed,
-    backups: Iterable[int],
-    rounds: int = 500,
-    seed: int = 0,
-) -> list[Split]:
-    """The same by running the policy itself."""
+    came = np.isfinite(times_s).sum(axis=1)
+    times_s, came = times_s[came > 0], came[came > 0]
     out = []
-    for b in backups:
-        policy = Backup(backups=b) if b else Sync()
-        made = schedule(policy, cluster, rounds, seed)
-        n = cluster.workers - b
-        out.append(Split(n, b, made.end_time / made.updates, needed(n)))
+    for n in range(least, machines + 1):
+        quota = np.maximum(1, came - (machines - n))
+        update_s = float(times_s[np.arange(len(quota)), quota - 1].mean())
+        gradients = float(quota.mean())
+        out.append(Split(n, machines - n, update_s, gradients, needed(gradients)))
     return out
 
 
-def splits_near(
-    cluster: TimedCluster, needed: Needed, backups: int, rounds: int = 500, seed: int = 0
-) -> list[Split]:
-    """No backups, and those around `backups`, on as far as more backups are still better."""
-    most = cluster.workers // 2
-    tried = sorted({0, *range(max(0, backups - 2), min(backups + 2, most) + 1)})
-    out = simulated_splits(cluster, needed, tried, rounds, seed)
-    while out[-1].backups < most and best(out).backups >= out[-1].backups - 1:
-        out += simulated_splits(cluster, needed, [out[-1].backups + 1], rounds, seed)
+def simulated_splits(setting: Setting, needed: Needed, backups: Iterable[int]) -> list[Split]:
+    """The same by running the policy itself."""
+    out = []
+    for b in backups:
+        n = setting.cluster.workers - b
+        did = setting.measure(Backup(b) if b else Sync()).summary
+        gradients = did.gradients_per_update
+        out.append(Split(n, b, did.update_s, gradients, needed(gradients)))
+    return out
+
+
+def splits_near(setting: Setting, needed: Needed, backups: int) -> list[Split]:
+    """No backups, and those around `backups`, on as far as more backups are still better.
+
+    Every number of them up to 199 machines; above, in steps of a hundredth of the machines.
+    """
+    most = setting.cluster.workers // 2
+    step = max(1, setting.cluster.workers // 100)
+    around = (backups + i * step for i in range(-2, 3))
+    out = simulated_splits(setting, needed, sorted({0, *(b for b in around if 0 <= b <= most)}))
+    while out[-1].backups + step <= most and best(out).backups >= out[-1].backups - step:
+        out += simulated_splits(setting, needed, [out[-1].backups + step])
     return out
 
 

@@ -10,8 +10,9 @@ from tardigrad.plan.figures import (
     draw_panels,
     draw_splits,
 )
+from tardigrad.plan.measure import Setting
 from tardigrad.plan.needed import Needed
-from tardigrad.plan.splits import Split, best, collect_times, estimated_splits, splits_near
+from tardigrad.plan.splits import Split, best, estimated_splits, splits_near
 
 MACHINES = 100
 NEEDED = {50: 137_500.0, 100: 76_200.0}
@@ -25,10 +26,11 @@ def backup_workers(folder: Path, rounds: int = 10_000, simulated_rounds: int = 1
     busy when the next update begins.
     """
     cluster = Stragglers(workers=MACHINES)
-    times_s = collect_times(cluster, rounds)
+    times_s = Setting(cluster, gradients=rounds * MACHINES).collect_times_s()
     power, straight = Needed.of(NEEDED), Needed.of(NEEDED, linear=True)
     by_power, by_line = estimated_splits(times_s, power), estimated_splits(times_s, straight)
-    simulated = splits_near(cluster, straight, best(by_line).backups, simulated_rounds)
+    setting = Setting(cluster, gradients=simulated_rounds * MACHINES)
+    simulated = splits_near(setting, straight, best(by_line).backups)
     figure = folder / "backup_workers.png"
     draw_panels(
         figure,
@@ -57,7 +59,7 @@ def backup_workers(folder: Path, rounds: int = 10_000, simulated_rounds: int = 1
     )
     return Findings(
         title=f"Backup workers, N + b = {MACHINES}: {rounds:,} iterations by order statistics, "
-        f"{simulated_rounds:,} a split simulated",
+        f"{setting.gradients:,} gradients a split simulated",
         columns=("what", "here", "paper"),
         rows=rows,
         notes=(
