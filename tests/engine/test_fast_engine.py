@@ -21,7 +21,7 @@ from tardigrad.engine.fast.waiting import place_views
 from tardigrad.engine.kernels import cpp
 from tardigrad.layout import Sharding
 from tardigrad.rules import Now, Optimizer, Rule, Signal
-from tardigrad.tasks import ModuleTask
+from tardigrad.tasks import ModuleTask, quadratic
 from tardigrad.tasks.module import initialised
 
 UPDATES = 150
@@ -126,8 +126,10 @@ def test_a_checkpoint_goes_on_only_as_what_it_was(tmp_path: Path) -> None:
     run(schedule, rule, "fast", folder=tmp_path)
     with pytest.raises(ValueError, match=r"made by the fast engine.*engine = 'fast'"):
         run(schedule, rule, "exact", folder=tmp_path, resume=True)
-    with pytest.raises(ValueError, match="another schedule or chunk"):
+    with pytest.raises(ValueError, match=f"this is chunk = 2.*: resume with chunk = {CHUNK}"):
         run(schedule, rule, "fast", folder=tmp_path, resume=True, chunk=2)
+    with pytest.raises(ValueError, match="other form of the fast engine, which measures"):
+        run(schedule, rule, "fast", folder=tmp_path, resume=True, measures=["gap"])
     other = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=40, seed=9)
     with pytest.raises(ValueError, match="another schedule"):
         run(other, rule, "fast", folder=tmp_path, resume=True)
@@ -142,8 +144,23 @@ def test_windows_that_are_only_as_many_are_refused(tmp_path: Path) -> None:
     options: dict[str, Any] = {"folder": tmp_path, "checkpoint_every": 14, "resume": True}
     with pytest.raises(Stop):
         run(schedule, RULE_CASES["sgd"], "fast", chunk=4, watch=stop_after(15), **options)
-    with pytest.raises(ValueError, match="another schedule or chunk"):
+    with pytest.raises(ValueError, match="this is chunk = 8.*: resume with chunk = 4"):
         run(schedule, RULE_CASES["sgd"], "fast", chunk=8, **options)
+
+
+def test_a_run_goes_on_with_the_chunk_it_began_with_or_says_which(tmp_path: Path) -> None:
+    """Seven batches of at most 9, 10 or 11 gradients: how many there are tells nothing."""
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=12), updates=60, shards=2)
+    options: dict[str, Any] = {"task": quadratic(10, noise=0.1), "folder": tmp_path}
+    options |= {"checkpoint_every": 7, "resume": True}
+    with pytest.raises(Stop):
+        run(schedule, RULE_CASES["fasgd"], "fast", chunk=9, watch=stop_after(15), **options)
+    for other in (2, 10, 11):
+        with pytest.raises(ValueError, match=f"chunk = {other}, .*: resume with chunk = 9, or"):
+            run(schedule, RULE_CASES["fasgd"], "fast", chunk=other, **options)
+    ended = run(schedule, RULE_CASES["fasgd"], "fast", chunk=None, **options)
+    whole = run(schedule, RULE_CASES["fasgd"], "fast", chunk=9, task=options["task"])
+    assert torch.equal(ended.params, whole.params)
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run_at_its_update() -> None:

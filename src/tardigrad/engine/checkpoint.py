@@ -5,7 +5,8 @@ Written beside and renamed, so that a kill at any moment leaves the last whole o
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,29 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    with _opened(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, _facts(path, file)
+
+
+def load_facts(path: Path) -> dict[str, Any]:
+    """A checkpoint's facts without its tensors."""
+    with _opened(path) as file:
+        return _facts(path, file)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            yield file
     except (SafetensorError, FileNotFoundError) as error:
         raise ValueError(f"{path} is not a whole checkpoint: {error}") from error
+
+
+def _facts(path: Path, file: Any) -> dict[str, Any]:
+    metadata = file.metadata() or {}
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{path} is not a {FORMAT} file")
-    return tensors, json.loads(metadata["facts"])
+    facts: dict[str, Any] = json.loads(metadata["facts"])
+    return facts

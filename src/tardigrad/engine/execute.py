@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tardigrad.checks import count, one_of, require
 from tardigrad.clusters import Cluster
-from tardigrad.engine.checkpoint import load_checkpoint, save_checkpoint
+from tardigrad.engine.checkpoint import load_checkpoint, load_facts, save_checkpoint
 from tardigrad.engine.choose import ENGINES, Engine, Execution, choose
 from tardigrad.engine.lockstep import Lockstep
 from tardigrad.engine.run import Diverged, Run, Say
@@ -65,11 +65,14 @@ def execute(
         folder: where checkpoints go, every `checkpoint_every` updates and at the end.
         resume: go on from the folder's checkpoint, if there is one.
         watch: called after every update, by the fast engine after every batch of them.
-        chunk: gradients that the fast engine computes at a time; None suits the machine.
+        chunk: gradients that the fast engine computes at a time; None is what the checkpoint to go
+            on from was made with, or else suits the machine.
         memory_gib: what the run may take; None is what the machine has left. Refused before it
             starts if it would take more.
         say: told, in a line each, which engine was picked and why.
     """
+    if resume and chunk is None and folder is not None:
+        chunk = saved_chunk(folder)
     execution = prepare(schedule, task, rule, engine, shard_by, measures, chunk, memory_gib, say)
     return drive(execution, evaluate_every, splits, folder, checkpoint_every, resume, watch)
 
@@ -228,6 +231,12 @@ def _restore(execution: Execution, tensors: Mapping[str, Tensor], facts: Mapping
         f"{execution.name} one in the last bits: resume with engine = {made_by!r}",
     )
     execution.restore(tensors, facts)
+
+
+def saved_chunk(folder: Path) -> int | None:
+    """The chunk that the folder's checkpoint was made with, where it has one."""
+    checkpoint = folder / CHECKPOINT
+    return load_facts(checkpoint).get("chunk") if checkpoint.exists() else None
 
 
 def check_finite(execution: Execution) -> None:

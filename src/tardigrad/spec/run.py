@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from safetensors.torch import save_file
 
 from tardigrad.checks import require
 from tardigrad.engine import Diverged, Run
-from tardigrad.engine.checkpoint import load_checkpoint
+from tardigrad.engine.checkpoint import load_facts
 from tardigrad.engine.choose import Execution
-from tardigrad.engine.execute import CHECKPOINT, Watch, divide, drive
+from tardigrad.engine.execute import CHECKPOINT, Watch, divide, drive, saved_chunk
 from tardigrad.engine.run import Say
 from tardigrad.folder import PARAMS, RunFolder, check_free
 from tardigrad.layout import Layout
@@ -51,6 +52,8 @@ def run(
     rule.scalars(Progress(epoch_size=task.epoch_size))
     if going_on:
         folder = RunFolder.open(path)
+        if spec.chunk is None:
+            spec = replace(spec, chunk=saved_chunk(path))
         schedule = None if spec.make_link().reads_deviation else folder.schedule()
     else:
         schedule = spec.make_schedule()
@@ -91,7 +94,7 @@ def saved_updates(path: Path) -> int:
     """How many updates the folder's checkpoint holds; 0 where there is none yet."""
     if not (path / CHECKPOINT).exists():
         return 0
-    _, facts = load_checkpoint(path / CHECKPOINT)
+    facts = load_facts(path / CHECKPOINT)
     return min(int(shard["version"]) for shard in facts["shards"])
 
 
@@ -147,7 +150,7 @@ def _keep_what_there_is(
 ) -> None:
     """Metrics of a run that stopped: those of its last checkpoint."""
     checkpoint = folder.path / CHECKPOINT
-    facts = load_checkpoint(checkpoint)[1] if checkpoint.exists() else {"records": []}
+    facts = load_facts(checkpoint) if checkpoint.exists() else {"records": []}
     summary = {"status": status, "why": why, "saved_updates": saved_updates(folder.path)}
     if schedule is not None and schedule.groups:
         folder.write_results(facts["records"], {**schedule_facts(schedule), **summary})

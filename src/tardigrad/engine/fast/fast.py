@@ -292,7 +292,7 @@ class Fast:
     def facts(self) -> dict[str, Any]:
         return {
             "schedule": self._digest,
-            "batches": self._batches.count,
+            **self._batches.facts(),
             "position": self.position,
             "batch": self._batch,
             "member": self._member,
@@ -308,10 +308,11 @@ class Fast:
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from what `tensors` and `facts` saved; another run's are refused."""
         require(
-            facts["schedule"] == self._digest and facts["batches"] == self._batches.count,
-            "the checkpoint belongs to a run of another schedule or chunk: resume with those it "
-            "was made with, or start in a new folder",
+            facts["schedule"] == self._digest,
+            "the checkpoint belongs to a run of another schedule: resume with the schedule it was "
+            "made with, or start in a new folder",
         )
+        self._batches.check_same(facts, form="pieces")
         for s, shard in enumerate(self.shards):
             mine = (f"shard.{s}.theta", f"shard.{s}.state")
             saved = {name: tensor for name, tensor in tensors.items() if name.startswith(mine)}

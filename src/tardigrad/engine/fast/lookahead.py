@@ -5,12 +5,15 @@ an update needs a gradient that has not been computed, all that are ready by the
 it. The batches are a function of the schedule and the chunk size alone: resuming changes nothing.
 """
 
+import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from tardigrad.checks import require
 from tardigrad.schedule import Schedule
 from tardigrad.schedule.schedule import Ints
 
@@ -23,6 +26,8 @@ class Batches:
     rows: Ints
     start: Ints
     window: Ints
+    chunk: int | None = None
+    """The most gradients of a batch; None where that is not what cut them."""
 
     @property
     def count(self) -> int:
@@ -30,6 +35,36 @@ class Batches:
 
     def of(self, batch: int) -> Ints:
         return self.rows[self.start[batch] : self.start[batch + 1]]
+
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint tells of them: its gradients at hand and its bits depend on the cuts."""
+        cuts = hashlib.sha256(self.start.tobytes() + self.window.tobytes()).hexdigest()
+        return {"cuts": cuts, "chunk": self.chunk}
+
+    def check_same(self, facts: Mapping[str, Any], form: str) -> None:
+        """Refuse a checkpoint that was made with other batches, or whose facts have no `form`:
+        what only one form of the fast engine saves."""
+        require(
+            form in facts,
+            "the checkpoint was made by the other form of the fast engine, which measures (such as "
+            "gap) and tardigrad's version decide: resume with those it was made with, or start in "
+            "a new folder",
+        )
+        chunk = facts.get("chunk")
+        if "cuts" in facts:
+            same = facts["cuts"] == self.facts()["cuts"]
+        else:  # version 0.1 told a digest of the windows, or only how many batches there are
+            windows = hashlib.sha256(self.window.tobytes()).hexdigest()
+            same = facts.get("windows", windows) == windows
+            same = same and facts.get("batches", self.count) == self.count
+        made_with = "another chunk" if chunk is None else f"chunk = {chunk}"
+        require(
+            same,
+            f"the checkpoint was made with {made_with} and this is chunk = {self.chunk}, so its "
+            f"batches end elsewhere: resume with "
+            f"{'the chunk it was made with' if chunk is None else made_with}, "
+            "or start in a new folder",
+        )
 
 
 def look_ahead(schedule: Schedule) -> Batches:
@@ -102,7 +137,7 @@ def just_in_time(schedule: Schedule, chunk: int) -> Batches:
             reach = int(used[end])
         start.append(end)
         window.append(reach)
-    return Batches(rows, np.array(start), np.array(window))
+    return Batches(rows, np.array(start), np.array(window), chunk)
 
 
 def cut_into_calls(batches: Batches, calls: Callable[[int], Sequence[int]]) -> Batches:
@@ -113,7 +148,7 @@ def cut_into_calls(batches: Batches, calls: Callable[[int], Sequence[int]]) -> B
         end = cuts[-1] + size
         cuts += [min(end, at) for at in itertools.accumulate(calls(size), initial=cuts[-1])][1:]
     bounds = np.array(cuts)
-    return Batches(batches.rows, bounds, bounds)
+    return Batches(batches.rows, bounds, bounds, batches.chunk)
 
 
 def _in_order_of_use(schedule: Schedule) -> tuple[Ints, Ints]:

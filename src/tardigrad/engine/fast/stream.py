@@ -6,7 +6,6 @@ two calls: the compiled gradients, and the window kernel that applies them and w
 where a later batch will read it.
 """
 
-import hashlib
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -58,7 +57,8 @@ class Stream:
         self.history = History()
         self.position = 0
         self.buffers: tuple[Tensor, ...] = ()
-        self._window, self._blocks, self._batch = batches.window, waiting.blocks, 0
+        self._batches, self._window = batches, batches.window
+        self._blocks, self._batch = waiting.blocks, 0
         theta = task.start()
         self.theta = theta.clone()
         self.shard_bytes = (theta.numel() * theta.element_size(),)
@@ -202,15 +202,10 @@ class Stream:
     def _digest(self) -> str:
         return self.schedule.digest
 
-    @cached_property
-    def _windows(self) -> str:
-        """Tells where batches end, which a chunk of another size changes."""
-        return hashlib.sha256(self._window.tobytes()).hexdigest()
-
     def facts(self) -> dict[str, Any]:
         return {
             "schedule": self._digest,
-            "windows": self._windows,
+            **self._batches.facts(),
             "position": self.position,
             "batch": self._batch,
             "losses": self._losses,
@@ -222,10 +217,11 @@ class Stream:
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from what `tensors` and `facts` saved; another run's are refused."""
         require(
-            facts["schedule"] == self._digest and facts.get("windows") == self._windows,
-            "the checkpoint belongs to a run of another schedule or chunk: resume with those it "
-            "was made with, or start in a new folder",
+            facts["schedule"] == self._digest,
+            "the checkpoint belongs to a run of another schedule: resume with the schedule it was "
+            "made with, or start in a new folder",
         )
+        self._batches.check_same(facts, form="losses")
         before = self.position, self._batch
         self.position, self._batch = facts["position"], facts["batch"]
         try:
