@@ -144,7 +144,7 @@ def test_windows_that_are_only_as_many_are_refused(tmp_path: Path) -> None:
     options: dict[str, Any] = {"folder": tmp_path, "checkpoint_every": 14, "resume": True}
     with pytest.raises(Stop):
         run(schedule, RULE_CASES["sgd"], "fast", chunk=4, watch=stop_after(15), **options)
-    with pytest.raises(ValueError, match="this is chunk = 8.*: resume with chunk = 4"):
+    with pytest.raises(ValueError, match=r"this is chunk = 8.*: resume with chunk = 4"):
         run(schedule, RULE_CASES["sgd"], "fast", chunk=8, **options)
 
 

@@ -20,6 +20,7 @@ from tardigrad.policies import Async, Policy
 from tardigrad.rules import Gap, Rule
 from tardigrad.schedule import Schedule, check_control, schedule, traffic, validate
 from tardigrad.tasks import Task
+from tardigrad.tasks.checks import check_parameters
 
 CHECKPOINT = "checkpoint.safetensors"
 MEASURES = ("gap", "b_staleness")
@@ -251,10 +252,11 @@ def check_finite(execution: Execution) -> None:
 def divide(
     task: Task, rule: Rule, shards: int, shard_by: Literal["slice", "tensor"] = "slice"
 ) -> Sharding:
-    """How a task's parameters are divided over shards, as far as the rule allows it.
+    """How a task's parameters are divided over shards, as far as they and the rule allow it.
 
     A norm over a tensor or over all parameters needs them on one shard.
     """
+    check_parameters(task.start())
     sharding = Sharding.divide(task.layout, shards, shard_by)
     per = rule.correction.per if isinstance(rule.correction, Gap) else "parameter"
     require(

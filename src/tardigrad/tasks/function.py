@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tardigrad.layout import Layout
+from tardigrad.tasks.checks import check_parameters
 from tardigrad.tasks.task import Gradient, Turn
 
 GradientFunction = Callable[[Tensor, int, int], Tensor | tuple[Tensor, Tensor]]
@@ -36,6 +37,7 @@ class FunctionTask:
                 f"theta0 must be a flat floating-point vector, got shape {tuple(theta0.shape)} of "
                 f"{theta0.dtype}: pass theta0.reshape(-1).float()"
             )
+        check_parameters(theta0)
         self.layout = Layout.flat(theta0.numel()) if layout is None else layout
         if self.layout.size != theta0.numel():
             raise ValueError(
@@ -52,8 +54,14 @@ class FunctionTask:
     def gradient(self, view: Tensor, turn: Turn) -> Gradient:
         out = self._grad(view, turn.worker, turn.step)
         loss, grad = out if isinstance(out, tuple) else (view.new_zeros(()), out)
-        if not isinstance(grad, Tensor) or grad.shape != view.shape or grad.dtype != view.dtype:
-            got = f"{grad.dtype} {tuple(grad.shape)}" if isinstance(grad, Tensor) else type(grad)
+        like = isinstance(grad, Tensor) and all(
+            getattr(grad, what) == getattr(view, what) for what in ("shape", "dtype", "layout")
+        )
+        if not like:
+            got: object = type(grad)
+            if isinstance(grad, Tensor):
+                sparse = "" if grad.layout == view.layout else "sparse "
+                got = f"{sparse}{grad.dtype} {tuple(grad.shape)}"
             raise ValueError(
                 f"grad(view, worker={turn.worker}, step={turn.step}) must return a flat gradient "
                 f"like its view, {view.dtype} {tuple(view.shape)}, but returned {got}"

@@ -14,6 +14,7 @@ from torch.func import functional_call
 from tardigrad import keys
 from tardigrad.layout import Layout, flatten
 from tardigrad.tasks.augment import Augment, augmentation
+from tardigrad.tasks.checks import check_dense, check_parameters
 from tardigrad.tasks.losses import Loss, hits, loss_function
 from tardigrad.tasks.sampling import Sampling, sampler
 from tardigrad.tasks.split import Data
@@ -80,10 +81,12 @@ class ModuleTask:
         trainable = {n: p for n, p in self._module.named_parameters() if p.requires_grad}
         if not trainable:
             raise ValueError("module has no parameters that require gradients: nothing to learn")
+        check_dense(self._module)
         for parameter in trainable.values():  # its own memory, so aligned as torch aligns it
             parameter.data = parameter.detach().clone(memory_format=torch.contiguous_format)
         self.layout = Layout.of(trainable)
         self._start = flatten(trainable)
+        check_parameters(self._start)
         if channels_last:
             self._module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._parameters: list[Tensor] = list(trainable.values())
@@ -109,6 +112,12 @@ class ModuleTask:
         inputs, targets = self.batch(turn)
         with self._randomness(turn):
             loss, pieces = self.backward(view, inputs, targets)
+        for name, piece in zip(self.layout.names, pieces, strict=True):
+            if piece.layout != torch.strided:  # by F.embedding: layers were looked at before
+                raise ValueError(
+                    f"the gradient of {name} is sparse, but rules and shards take whole vectors: "
+                    "use sparse=False"
+                )
         flat = torch.cat([piece.reshape(-1) for piece in pieces])
         return Gradient(loss.detach(), flat, self._statistics.taken())
 

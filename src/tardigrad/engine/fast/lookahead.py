@@ -37,7 +37,7 @@ class Batches:
         return self.rows[self.start[batch] : self.start[batch + 1]]
 
     def facts(self) -> dict[str, Any]:
-        """What a checkpoint tells of them: its gradients at hand and its bits depend on the cuts."""
+        """For a checkpoint, whose gradients at hand and whose bits depend on the cuts."""
         cuts = hashlib.sha256(self.start.tobytes() + self.window.tobytes()).hexdigest()
         return {"cuts": cuts, "chunk": self.chunk}
 
