@@ -12,7 +12,8 @@ import tardigrad
 ROOT = Path(tardigrad.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-LEAVES = {"allocation", "checks", "findings", "keys", "layout", "schedules", "tables", "tensors"}
+LEAVES = {"allocation", "checks", "findings", "imports", "keys", "layout", "schedules", "tables"}
+LEAVES |= {"tensors", "used_code"}
 CONTROL = {"policies", "links", "clusters"}
 NUMBERS = {"rules", "tasks"}
 RESULTS = {"engine", "folder"}

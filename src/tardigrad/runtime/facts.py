@@ -1,33 +1,38 @@
 """What the bits of a run depend on, recorded with it, so that a replay can refuse or explain."""
 
-import hashlib
 import platform
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from tardigrad.checks import require
+from tardigrad.engine import Shard
+from tardigrad.policies import Policy
+from tardigrad.rules import Rule
 from tardigrad.runtime.server import digest
 from tardigrad.tasks import Task
+from tardigrad.used_code import changes, used_code
 
 NAMES = {
-    "instruction_set": "instruction set",
-    "torch": "torch version",
-    "machine": "kind of machine",
-    "code": "code version",
-    "data": "data set",
-    "start": "initial parameters",
-    "threads": "thread count",
+    "instruction_set": "another instruction set",
+    "torch": "another torch version",
+    "numpy": "another numpy version",
+    "machine": "another kind of machine",
+    "data": "another data set",
+    "start": "other initial parameters",
+    "threads": "another thread count",
 }
 
 
-def facts_of(task: Task, threads: int) -> dict[str, Any]:
+def facts_of(task: Task, rule: Rule, threads: int) -> dict[str, Any]:
+    """`code` is what gradients and updates are computed by."""
     return {
         "tardigrad": version("tardigrad"),
-        "code": code_digest(),
+        "code": used_code(task, rule, Shard),
         "torch": torch.__version__,
+        "numpy": np.__version__,
         "machine": platform.machine(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
@@ -36,31 +41,36 @@ def facts_of(task: Task, threads: int) -> dict[str, Any]:
     }
 
 
-def check_facts(recorded: dict[str, Any], here: dict[str, Any]) -> None:
-    """Refuse where anything differs that bits depend on, and say what."""
+def policy_facts(policy: Policy) -> dict[str, Any]:
+    """Compared where a run goes on; a replay does not ask the policy, whose decisions are in the
+    schedule."""
+    return {"policy_code": used_code(policy)}
+
+
+def check_facts(recorded: dict[str, Any], here: dict[str, Any], instead: str) -> None:
+    """Refuse where anything differs that bits depend on, and say what, and what to do `instead`.
+
+    A fact that an earlier version did not record is not compared.
+    """
     different = [
-        f"{name} (recorded {recorded.get(field)}, here {here.get(field)})"
+        f"{name} (recorded {recorded[field]}, here {here.get(field)})"
         for field, name in NAMES.items()
-        if recorded.get(field) != here.get(field)
+        if field in recorded and recorded[field] != here.get(field)
     ]
+    for field in ("code", "policy_code"):
+        before, now = recorded.get(field), here.get(field)
+        if isinstance(before, dict) and now is not None:
+            different += [f"other code ({change})" for change in changes(before, now)]
+        elif isinstance(before, str):
+            different.append(
+                f"tardigrad {recorded.get('tardigrad')}, which did not note the code it used file "
+                "by file, so that it cannot be compared"
+            )
     require(
         not different,
-        "this run was recorded with another " + ", another ".join(different) + ": the same bits "
-        "cannot be expected. Replay it where these are the same, or with --force to see how far it "
-        "agrees",
+        f"this run was recorded with {', with '.join(different)}: the same bits cannot be "
+        f"expected. {instead}",
     )
-
-
-def code_digest() -> str:
-    """Of the source files that decide a gradient or an update."""
-    root = Path(__file__).parent.parent
-    found = hashlib.blake2b(digest_size=8)
-    for room in ("rules", "tasks", "engine/shard.py", "schedules.py", "layout.py", "keys.py"):
-        place = root / room
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            found.update(path.relative_to(root).as_posix().encode())
-            found.update(path.read_bytes())
-    return found.hexdigest()
 
 
 def data_digest(task: Task) -> str | None:

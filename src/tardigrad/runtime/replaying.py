@@ -51,7 +51,12 @@ def replay(
     """
     facts = record["facts"]
     if not force:
-        check_facts(facts, facts_of(task, facts["threads"]))
+        check_facts(
+            facts,
+            facts_of(task, rule, facts["threads"]),
+            "Replay it where these are the same, or with --force (force=True) to see how far it "
+            "agrees",
+        )
     if until is not None:
         count("until", until, least=0)
         require(

@@ -22,7 +22,7 @@ from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
 from tardigrad.runtime.crew import Crew
 from tardigrad.runtime.driver import Driver, Live
-from tardigrad.runtime.facts import check_facts, facts_of
+from tardigrad.runtime.facts import check_facts, facts_of, policy_facts
 from tardigrad.runtime.faults import Fault
 from tardigrad.runtime.log import read_log
 from tardigrad.runtime.membership import Change, complete_membership
@@ -106,7 +106,7 @@ def train(
         "policy": _about(policy),
         "rule": repr(rule),
         "seed": seed,
-        "facts": facts_of(task, threads),
+        "facts": facts_of(task, rule, threads) | policy_facts(policy),
     }
     try:
         began_s = _begin(place, plain, resume)
@@ -238,7 +238,11 @@ def _begin(folder: Path, plain: dict[str, Any], resume: bool) -> float:
         f"{folder} holds a run of another spec, so it cannot be resumed with this one: "
         f"{', '.join(different)} {'differs' if len(different) == 1 else 'differ'}",
     )
-    check_facts(recorded["facts"], given["facts"])
+    check_facts(
+        recorded["facts"],
+        given["facts"],
+        "Go on with it where these are the same, or start in a new folder",
+    )
     return float(recorded["began_s"])
 
 
