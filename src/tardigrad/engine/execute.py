@@ -1,18 +1,17 @@
 """Executing a schedule: pick an engine, evaluate on the way, save and go on."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
 
 from tardigrad.checks import count, one_of, require
 from tardigrad.clusters import Cluster
-from tardigrad.engine.checkpoint import load_checkpoint, load_facts, save_checkpoint
 from tardigrad.engine.choose import ENGINES, Engine, Execution, choose
 from tardigrad.engine.lockstep import Lockstep
+from tardigrad.engine.resume import CHECKPOINT, restore, save, saved_chunk
 from tardigrad.engine.run import Diverged, Run, Say
 from tardigrad.layout import Sharding
 from tardigrad.links import Link
@@ -21,8 +20,8 @@ from tardigrad.rules import Gap, Rule
 from tardigrad.schedule import Schedule, check_control, schedule, traffic, validate
 from tardigrad.tasks import Task
 from tardigrad.tasks.checks import check_parameters
+from tardigrad.used_code import used_code
 
-CHECKPOINT = "checkpoint.safetensors"
 MEASURES = ("gap", "b_staleness")
 
 
@@ -70,12 +69,13 @@ def execute(
             on from was made with, or else suits the machine.
         memory_gib: what the run may take; None is what the machine has left. Refused before it
             starts if it would take more.
-        say: told, in a line each, which engine was picked and why.
+        say: told, in a line each, which engine was picked and why, and whether the code has changed
+            since the checkpoint to go on from (a warning, where nobody is to be told).
     """
     if resume and chunk is None and folder is not None:
         chunk = saved_chunk(folder)
     execution = prepare(schedule, task, rule, engine, shard_by, measures, chunk, memory_gib, say)
-    return drive(execution, evaluate_every, splits, folder, checkpoint_every, resume, watch)
+    return drive(execution, evaluate_every, splits, folder, checkpoint_every, resume, watch, say)
 
 
 def prepare(
@@ -106,13 +106,15 @@ def drive(
     checkpoint_every: int = 0,
     resume: bool = False,
     watch: Watch | None = None,
+    say: Say | None = None,
 ) -> Run:
     """Execute to the end; the arguments are those of `execute`."""
     count("evaluate_every", evaluate_every, least=0)
     count("checkpoint_every", checkpoint_every, least=0)
     checkpoint = None if folder is None else folder / CHECKPOINT
+    code = {} if checkpoint is None else used_code(execution.task, execution.rule)
     if resume and checkpoint is not None and checkpoint.exists():
-        _restore(execution, *load_checkpoint(checkpoint))
+        restore(execution, checkpoint, code, say)
     stops = [every for every in (evaluate_every, checkpoint_every) if every]
     started = time.perf_counter()
     while True:
@@ -124,8 +126,7 @@ def drive(
             last or (checkpoint_every and updates and updates % checkpoint_every == 0)
         ):
             check_finite(execution)  # the last good checkpoint must stay
-            facts = {"engine": execution.name, **execution.facts()}
-            save_checkpoint(checkpoint, execution.tensors(), facts)
+            save(execution, checkpoint, code)
         if last:
             return execution.run()
         execution.advance_to(min([execution.total, *(updates - updates % n + n for n in stops)]))
@@ -156,7 +157,7 @@ def simulate(
         made = schedule(policy, cluster, updates, seed, shards, link)
         return execute(made, task, rule, engine, **options)
     building = {name: options.pop(name) for name in ("shard_by", "measures") if name in options}
-    for name in ("chunk", "memory_gib", "say"):  # they are about the choice of an engine
+    for name in ("chunk", "memory_gib"):  # they are about the choice of an engine
         options.pop(name, None)
     execution = prepare_together(
         task, rule, policy or Async(), cluster, updates, seed, shards, engine, link, **building
@@ -222,22 +223,6 @@ def check_measures(measures: Sequence[str]) -> None:
     require(not isinstance(measures, str), f'measures is a list of names, such as ["{measures}"]')
     for name in measures:
         one_of("measures", name, MEASURES)
-
-
-def _restore(execution: Execution, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    made_by = facts.get("engine", "exact")
-    require(
-        made_by == execution.name,
-        f"the checkpoint was made by the {made_by} engine, which differs from the "
-        f"{execution.name} one in the last bits: resume with engine = {made_by!r}",
-    )
-    execution.restore(tensors, facts)
-
-
-def saved_chunk(folder: Path) -> int | None:
-    """The chunk that the folder's checkpoint was made with, where it has one."""
-    checkpoint = folder / CHECKPOINT
-    return load_facts(checkpoint).get("chunk") if checkpoint.exists() else None
 
 
 def check_finite(execution: Execution) -> None:

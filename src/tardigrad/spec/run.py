@@ -14,7 +14,8 @@ from tardigrad.checks import require
 from tardigrad.engine import Diverged, Run
 from tardigrad.engine.checkpoint import load_facts
 from tardigrad.engine.choose import Execution
-from tardigrad.engine.execute import CHECKPOINT, Watch, divide, drive, saved_chunk
+from tardigrad.engine.execute import Watch, divide, drive
+from tardigrad.engine.resume import CHECKPOINT, saved_chunk
 from tardigrad.engine.run import Say
 from tardigrad.folder import PARAMS, RunFolder, check_free
 from tardigrad.layout import Layout
@@ -73,6 +74,7 @@ def run(
                 spec.checkpoint_every,
                 resume=going_on,
                 watch=begin(schedule) if begin else None,
+                say=say,
             )
         except (Diverged, KeyboardInterrupt) as stop:
             status = "diverged" if isinstance(stop, Diverged) else "stopped"

@@ -113,7 +113,6 @@ def schedules():
             "worker": schedule.worker.tolist(),
             "step": schedule.step.tolist(),
             "read": schedule.read.tolist(),
-            "dropped": schedule.dropped.tolist(),
             "groups": [schedule.group(g).tolist() for g in range(schedule.groups)],
             "group_shard": schedule.group_shard.tolist(),
             "group_time_s": schedule.group_time_s.tolist(),

@@ -104,7 +104,8 @@ class CudaGraphs:
         self, schedule: Schedule, tasks: Sequence[ModuleTask], rules: Sequence[Rule]
     ) -> None:
         self.schedule, self.tasks, self.rules = schedule, tasks, rules
-        self.task = task = tasks[0]
+        task = tasks[0]
+        self.task, self.rule = task, rules[0]
         self.histories = [History() for _ in tasks]
         self.diverged: list[Diverged | None] = [None for _ in tasks]
         self.buffers: tuple[Tensor, ...] = ()

@@ -35,6 +35,7 @@ class OnDevice:
         self._graphs = graphs
         self.schedule: Schedule = graphs.schedule
         self.task: Task = graphs.task
+        self.rule: Rule = graphs.rule
         theta = graphs.theta
         self.shard_bytes: tuple[int, ...] = (theta.numel() * theta.element_size(),)
 

@@ -1,0 +1,68 @@
+"""Saving an execution and going on with it, by the same engine and with the same code."""
+
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tardigrad.checks import require
+from tardigrad.engine.checkpoint import load_checkpoint, load_facts, save_checkpoint
+from tardigrad.engine.choose import Execution
+from tardigrad.engine.run import Say
+from tardigrad.used_code import changes
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+def save(execution: Execution, path: Path, code: dict[str, str]) -> None:
+    """`code` is what the run began with (`used_code`)."""
+    facts = {"engine": execution.name, "tardigrad": version("tardigrad"), "code": code}
+    save_checkpoint(path, execution.tensors(), facts | execution.facts())
+
+
+def restore(execution: Execution, path: Path, code: dict[str, str], say: Say | None = None) -> None:
+    """Go on from a checkpoint. Another run's is refused; where the rule's or the task's code has
+    changed since, `say` is told, because then the run's end is of neither code."""
+    tensors, facts = load_checkpoint(path)
+    made_by = facts.get("engine", "exact")
+    require(
+        made_by == execution.name,
+        f"the checkpoint was made by the {made_by} engine, which differs from the "
+        f"{execution.name} one in the last bits: resume with engine = {made_by!r}",
+    )
+    try:
+        execution.restore(tensors, facts)
+    except (ValueError, KeyError) as error:
+        raise ValueError(_refusal(error, facts)) from error
+    found = _changed_code(facts, code)
+    if found:
+        what = f"{found}; what follows is computed by the code that is here now"
+        warnings.warn(what, stacklevel=3) if say is None else say(what)
+
+
+def saved_chunk(folder: Path) -> int | None:
+    """The chunk that the folder's checkpoint was made with, where it has one."""
+    checkpoint = folder / CHECKPOINT
+    return load_facts(checkpoint).get("chunk") if checkpoint.exists() else None
+
+
+def _refusal(error: ValueError | KeyError, facts: dict[str, Any]) -> str:
+    """Why it cannot go on; where another version may be the reason, that too."""
+    told = str(error)
+    if isinstance(error, KeyError):
+        told = (
+            f"the checkpoint does not hold {told}: start in a new folder, or resume with the "
+            "version of tardigrad, the rule and the task that it was made with"
+        )
+    made_by, here = facts.get("tardigrad", "0.1"), version("tardigrad")
+    if made_by != here:
+        told += f" (it was made by tardigrad {made_by}, and this is {here})"
+    return told
+
+
+def _changed_code(facts: dict[str, Any], code: dict[str, str]) -> str:
+    """A phrase; empty where nothing has changed."""
+    if "code" not in facts:
+        return "the checkpoint was made by tardigrad 0.1, which did not note the code it used"
+    found = changes(facts["code"], code)
+    return f"since the checkpoint was made, {', '.join(found)}" if found else ""
