@@ -10,6 +10,7 @@ from tardigrad.tasks.augment import Augment
 from tardigrad.tasks.images import Normalise, image_data
 from tardigrad.tasks.module import ModuleTask, Precision, initialised
 from tardigrad.tasks.sampling import Sampling
+from tardigrad.tasks.structure import known_layer
 
 
 def cifar10_resnet20(
@@ -80,6 +81,7 @@ def cifar10_wideresnet16_4(
     )
 
 
+@known_layer(takes=4, gives=4)
 class BasicBlock(nn.Module):
     """relu(x + BN conv relu BN conv x), the shortcut subsampled and zero-padded (option A)."""
 
@@ -112,6 +114,7 @@ def resnet20() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
+@known_layer(takes=4, gives=4)
 class PreactivatedBlock(nn.Module):
     """x + conv relu BN conv relu BN x; a 1×1 convolution in the shortcut where the width changes
     (it then starts from the activated input, as in the authors' code)."""
@@ -133,6 +136,7 @@ class PreactivatedBlock(nn.Module):
         return out + (x if self.shortcut is None else self.shortcut(active))
 
 
+@known_layer(takes=4, gives=2)
 class WideResNet(nn.Module):
     """WRN-depth-widen: three groups of (depth − 4) / 6 blocks, 16, 32 and 64 times `widen` wide."""
 

@@ -1,12 +1,15 @@
 """A task given by a gradient function alone: no data set, no module."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
+from tardigrad import keys
 from tardigrad.layout import Layout
 from tardigrad.tasks.checks import check_parameters
+from tardigrad.tasks.randomness import keyed
 from tardigrad.tasks.task import Gradient, Turn
 
 GradientFunction = Callable[[Tensor, int, int], Tensor | tuple[Tensor, Tensor]]
@@ -17,9 +20,13 @@ class FunctionTask:
     """The task of following `grad(view, worker, step)` from `theta0`.
 
     `grad` returns the flat gradient, or `(loss, gradient)`. Where it returns no loss the loss is
-    recorded as 0, not NaN, so that a run is never taken for a diverged one; give `evaluate` (a
-    function of the parameters) to measure something. It must be a pure function of its arguments:
-    take randomness from `tardigrad.keys`, keyed by worker, the step being the position.
+    recorded as 0, and the run is called diverged once a gradient is not finite; give `evaluate` (a
+    function of the parameters) to measure something.
+
+    It must be a pure function of its arguments, but for what it draws: take randomness from
+    `tardigrad.keys`, or from torch's, Python's and NumPy's generators, which are seeded by (`seed`,
+    worker, step) around it and put back (some 30 µs). stochastic=False spares that, and then it
+    must not draw from them.
     """
 
     batch_size = 1
@@ -31,6 +38,9 @@ class FunctionTask:
         grad: GradientFunction,
         layout: Layout | None = None,
         evaluate: Callable[[Tensor], Mapping[str, float]] | None = None,
+        *,
+        seed: int = 0,
+        stochastic: bool = True,
     ) -> None:
         if theta0.dim() != 1 or not theta0.is_floating_point():
             raise ValueError(
@@ -47,12 +57,15 @@ class FunctionTask:
         self._theta0 = theta0.detach().clone()
         self._grad = grad
         self._evaluate = evaluate
+        self.seed = seed
+        self.stochastic = stochastic
 
     def start(self) -> Tensor:
         return self._theta0.clone()
 
     def gradient(self, view: Tensor, turn: Turn) -> Gradient:
-        out = self._grad(view, turn.worker, turn.step)
+        with self._drawing("gradient", turn.worker, turn.step):
+            out = self._grad(view, turn.worker, turn.step)
         loss, grad = out if isinstance(out, tuple) else (view.new_zeros(()), out)
         like = isinstance(grad, Tensor) and all(
             getattr(grad, what) == getattr(view, what) for what in ("shape", "dtype", "layout")
@@ -84,4 +97,13 @@ class FunctionTask:
         self, params: Tensor, buffers: tuple[Tensor, ...], split: str
     ) -> Mapping[str, float]:
         """What `evaluate` measures, whichever split is asked for: a function has no splits."""
-        return {} if self._evaluate is None else self._evaluate(params)
+        if self._evaluate is None:
+            return {}
+        with self._drawing("evaluation"):
+            return self._evaluate(params)
+
+    def _drawing(self, purpose: str, *ids: int) -> AbstractContextManager[object]:
+        """Around what may draw random numbers."""
+        if not self.stochastic:
+            return nullcontext()
+        return keyed(keys.key(self.seed, purpose, *ids), self._theta0.device)

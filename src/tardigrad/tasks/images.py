@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tardigrad.checks import one_of
 from tardigrad.tasks import data as data_sets
 from tardigrad.tasks.split import Data, Split
+from tardigrad.tasks.structure import known_layer
 
 Pixels = Literal["standard", "unit"]
 
@@ -20,6 +21,7 @@ PIXELS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 
 
+@known_layer(takes=4, gives=4)
 class Normalise(nn.Module):
     """(pixels / 255 − mean) / deviation, per channel: the first layer of every image model.
 

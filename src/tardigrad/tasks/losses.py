@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+from tardigrad.tasks.structure import is_plain
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """loss(outputs, targets): the mean over the batch, a scalar."""
@@ -21,6 +23,16 @@ LOSSES: dict[str, Loss] = {
     "token_cross_entropy": token_cross_entropy,
 }
 
+DRAW_NOTHING: tuple[Loss, ...] = (
+    *LOSSES.values(),
+    F.l1_loss,
+    F.smooth_l1_loss,
+    F.huber_loss,
+    F.kl_div,
+    F.binary_cross_entropy,
+    F.binary_cross_entropy_with_logits,
+)
+
 
 def loss_function(choice: str | Loss) -> Loss:
     if not isinstance(choice, str):
@@ -31,6 +43,26 @@ def loss_function(choice: str | Loss) -> Loss:
             f"loss must be {names} or a function (outputs, targets) -> mean scalar, got {choice!r}"
         )
     return LOSSES[choice]
+
+
+def draws_nothing(loss: Loss) -> bool:
+    """Whether it is known that the loss draws no random numbers: torch's own, and ours."""
+    if isinstance(loss, nn.Module):
+        return type(loss).__module__ == nn.modules.loss.__name__ and is_plain(loss)
+    return any(loss is known for known in DRAW_NOTHING)
+
+
+def weighs_equally(loss: Loss, outputs_dims: int, targets: Tensor) -> bool:
+    """Whether it is known to be a mean in which each sample weighs the same, whatever the others.
+
+    Not so for a user's own function or with class weights, where targets say "leave this one out"
+    (negative classes), and where the squared error would set each output beside each target.
+    """
+    if not any(loss is known for known in LOSSES.values()):
+        return False
+    if loss is F.mse_loss:
+        return outputs_dims == targets.dim()
+    return targets.is_floating_point() or not bool((targets < 0).any())
 
 
 def hits(outputs: Tensor, targets: Tensor) -> Tensor | None:

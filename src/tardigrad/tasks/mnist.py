@@ -12,6 +12,7 @@ from tardigrad.tasks.checks import at_least
 from tardigrad.tasks.images import Normalise, Pixels, image_data
 from tardigrad.tasks.module import ModuleTask, initialised
 from tardigrad.tasks.sampling import Sampling
+from tardigrad.tasks.structure import known_layer
 
 SETS = ("mnist", "fashion_mnist")
 
@@ -99,6 +100,7 @@ def mlp(hidden: int, data: str = "mnist", pixels: Pixels = "standard") -> nn.Mod
     )
 
 
+@known_layer(takes=4, gives=4)
 class NormedConv(nn.Conv2d):
     """3×3 filters w = gain · v / ‖v‖ (Salimans and Kingma 2016), the gain starting at ‖v‖.
 

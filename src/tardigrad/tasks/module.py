@@ -13,12 +13,14 @@ from torch.func import functional_call
 
 from tardigrad import keys
 from tardigrad.layout import Layout, flatten
-from tardigrad.tasks.augment import Augment, augmentation
+from tardigrad.tasks.augment import AUGMENTS, Augment, augmentation
 from tardigrad.tasks.checks import check_dense, check_parameters
-from tardigrad.tasks.losses import Loss, hits, loss_function
+from tardigrad.tasks.losses import Loss, draws_nothing, hits, loss_function, weighs_equally
+from tardigrad.tasks.randomness import keyed
 from tardigrad.tasks.sampling import Sampling, sampler
 from tardigrad.tasks.split import Data
 from tardigrad.tasks.statistics import Statistics
+from tardigrad.tasks.structure import has_random_layers, is_known, keeps_samples_apart
 from tardigrad.tasks.task import Gradient, Turn
 
 Precision = Literal["full", "tf32", "bf16"]
@@ -34,8 +36,10 @@ class ModuleTask:
     loss: (outputs, targets) -> mean scalar, or "cross_entropy", "nll", "mse".
     sampling: "independent", "epoch" or "partition" (`tasks.sampling`); the last needs `workers`.
     augment: "pad_crop_flip", "rotate_zoom" or (inputs, stream) -> inputs.
-    stochastic: whether the forward pass draws random numbers; None looks for dropout layers. If
-        so, torch's generator is forked and seeded by (seed, "dropout", worker, step) around it.
+    stochastic: whether the forward pass draws random numbers. None: it may, unless all layers and
+        the loss are known not to (`tasks.structure`). Where it may, torch's, Python's and NumPy's
+        generators are seeded by (seed, "dropout", worker, step) around it and put back (some 30 µs);
+        False spares that, and then it must not draw.
     dtype: of parameters and floating-point data; None keeps the module's.
     precision: of products: "full"; "tf32" rounds their inputs to 10 bits on GPUs that can; "bf16"
         runs the forward pass in bfloat16 where that is safe (autocast); parameters stay in dtype.
@@ -48,7 +52,9 @@ class ModuleTask:
 
     BatchNorm's statistics come with the gradient and are folded when it is applied
     (`tasks.statistics`). Other modules that change their own buffers in the forward pass
-    (spectral norm) would not be pure, and are not supported.
+    (spectral norm) would not be pure, and are not supported. Neither is a forward pass that draws
+    from a generator of its own, or does something else from some step on: the fast engine compiles
+    what it sees once.
     """
 
     def __init__(
@@ -93,7 +99,9 @@ class ModuleTask:
         self._statistics = Statistics(self._module)
         self._loss = loss_function(loss)
         self._augment = augmentation(augment)
-        self.stochastic = _has_dropout(self._module) if stochastic is None else stochastic
+        known = is_known(self._module) and draws_nothing(self._loss)
+        self.stochastic = has_random_layers(self._module) if stochastic is None else stochastic
+        self._may_draw = self.stochastic or (stochastic is None and not known)
         self.data = data.to(self.device, self.dtype)
         self.epoch_size = len(self.data.train)
         self._sampler = sampler(sampling, self.epoch_size, batch_size, seed, workers)
@@ -110,7 +118,7 @@ class ModuleTask:
 
     def gradient(self, view: Tensor, turn: Turn) -> Gradient:
         inputs, targets = self.batch(turn)
-        with self._randomness(turn):
+        with self._drawing("dropout", turn.worker, turn.step):
             loss, pieces = self.backward(view, inputs, targets)
         for name, piece in zip(self.layout.names, pieces, strict=True):
             if piece.layout != torch.strided:  # by F.embedding: layers were looked at before
@@ -155,7 +163,7 @@ class ModuleTask:
         sizes, counted = list[int](), 0
         self._module.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self._drawing("evaluation"):
                 for at in range(0, len(data), CHUNK):
                     # Copied, so that bits do not depend on where the data happens to lie.
                     inputs = data.inputs[at : at + CHUNK].clone()
@@ -193,7 +201,10 @@ class ModuleTask:
         chosen = self.indices(turn)
         inputs, targets = self.data.train.inputs[chosen], self.data.train.targets[chosen]
         if self._augment is not None:
-            inputs = self._augment(inputs, keys.key(self.seed, "augment", turn.worker, turn.step))
+            stream = keys.key(self.seed, "augment", turn.worker, turn.step)
+            ours = any(self._augment is known for known in AUGMENTS.values())
+            with nullcontext() if ours else keyed(stream, self.device):
+                inputs = self._augment(inputs, stream)
         return inputs, targets
 
     def batches(
@@ -216,6 +227,13 @@ class ModuleTask:
     def has_statistics(self) -> bool:
         """Whether gradients carry BatchNorm statistics."""
         return bool(self._statistics)
+
+    @property
+    def averages(self) -> bool:
+        """Whether the gradient of several batches as one is known to be the mean of theirs."""
+        train = self.data.train
+        dims = keeps_samples_apart(self._module, train.inputs.dim())
+        return dims is not None and weighs_equally(self._loss, dims, train.targets)
 
     @property
     def convolves(self) -> bool:
@@ -305,25 +323,16 @@ class ModuleTask:
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
 
-    @contextmanager
-    def _randomness(self, turn: Turn) -> Iterator[None]:
-        if not self.stochastic:
-            yield
-            return
-        on_gpu = self.device.type == "cuda"
-        stream = keys.key(self.seed, "dropout", turn.worker, turn.step)
-        with torch.random.fork_rng(devices=[self.device] if on_gpu else []):
-            torch.default_generator.manual_seed(stream)
-            if on_gpu:
-                with torch.cuda.device(self.device):
-                    torch.cuda.manual_seed(stream)
-            yield
+    def _drawing(self, purpose: str, *ids: int) -> AbstractContextManager[object]:
+        """Around what may draw random numbers."""
+        if not self._may_draw:
+            return nullcontext()
+        return keyed(keys.key(self.seed, purpose, *ids), self.device)
 
 
 def initialised(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """A module whose random initial weights are keyed by the seed; torch's generator untouched."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(keys.key(seed, "init"))
+    """A module whose random initial weights are keyed by the seed; no generator is touched."""
+    with keyed(keys.key(seed, "init")):
         return make()
 
 
@@ -362,14 +371,3 @@ def _equal(some: list[Tensor], others: list[Tensor]) -> bool:
         a is b or (a.shape == b.shape and torch.equal(a, b))
         for a, b in zip(some, others, strict=True)
     )
-
-
-def _has_dropout(module: nn.Module) -> bool:
-    for layer in module.modules():
-        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
-            return True
-        if isinstance(layer, nn.MultiheadAttention | nn.RNNBase) and layer.dropout > 0:
-            return True
-        if isinstance(layer, nn.RReLU):
-            return True
-    return False

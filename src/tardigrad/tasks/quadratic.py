@@ -38,7 +38,7 @@ def quadratic(
         )
     )
     bowl = _Bowl(curvature, noise, seed)
-    return FunctionTask(start, bowl, evaluate=bowl.measure)
+    return FunctionTask(start, bowl, evaluate=bowl.measure, stochastic=False)
 
 
 class _Bowl:

@@ -14,6 +14,7 @@ from tardigrad.tasks.losses import token_cross_entropy
 from tardigrad.tasks.module import ModuleTask, Precision, initialised
 from tardigrad.tasks.sampling import Sampling
 from tardigrad.tasks.split import Data, Split
+from tardigrad.tasks.structure import known_layer
 
 
 def char_transformer(
@@ -68,6 +69,7 @@ def char_transformer(
     )
 
 
+@known_layer(takes=2, gives=3)
 class Transformer(nn.Module):
     """Pre-norm causal transformer (GPT-2's arrangement), learned positions, tied embeddings."""
 
@@ -90,6 +92,7 @@ class Transformer(nn.Module):
         return F.linear(self.norm(x), self.token.weight)
 
 
+@known_layer(takes=3, gives=3)
 class _Block(nn.Module):
     def __init__(self, heads: int, width: int, dropout: float) -> None:
         super().__init__()

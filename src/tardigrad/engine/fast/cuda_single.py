@@ -15,12 +15,14 @@ from torch import Tensor
 from tardigrad.engine.fast.cuda import on_device, staged_coefficients
 from tardigrad.engine.fast.lookahead import just_in_time
 from tardigrad.engine.fast.slots import assign_slots
+from tardigrad.engine.fast.suited import Unsuited
 from tardigrad.engine.kernels import trace
 from tardigrad.engine.kernels.triton import TritonKernel
 from tardigrad.engine.run import Diverged, History, Run
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
 from tardigrad.tasks import ModuleTask, Turn
+from tardigrad.tasks.randomness import watched
 from tardigrad.tensors import named
 
 
@@ -103,10 +105,13 @@ class CudaSingle:
         saved = {name: t.clone() for name, t in self.tensors().items()}
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), watched(self.task.device) as moved:
             for _ in range(3):
                 self._counter.zero_()
                 self._update()
+            whose = moved()
+        if whose is not None:  # a graph would draw what it drew while it was captured
+            raise Unsuited(f"the model or its loss draws from {whose} generator")
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):

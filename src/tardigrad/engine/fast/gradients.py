@@ -17,6 +17,7 @@ from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule
 from tardigrad.schedule.schedule import Ints
 from tardigrad.tasks import ModuleTask, Task, Turn
+from tardigrad.tasks.randomness import watched
 
 CALL = 0.5
 """What a call on the CPU costs before its first gradient, in gradients."""
@@ -195,12 +196,16 @@ def check_batchable(task: Task, rule: Rule) -> None:
     views = torch.stack([task.start(), task.start() * 1.01])
     inputs, targets = task.batches([0, 0], [0, 1], [0, 1])
     try:
-        pieces, losses, _ = _gradients(task, rule)(views, inputs, targets)
+        with watched(task.device) as moved:
+            pieces, losses, _ = _gradients(task, rule)(views, inputs, targets)
+            whose = moved()
     except Exception as error:
         first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
         raise NotBatchable(
             f"vmap cannot batch the model ({type(error).__name__}: {first})"
         ) from None
+    if whose is not None:  # a compiled gradient would draw once, while it is compiled
+        raise NotBatchable(f"the model or its loss draws from {whose} generator")
     grads = torch.cat(pieces, dim=1)
     for i, turn in enumerate(turns):
         one = task.gradient(views[i], turn)
