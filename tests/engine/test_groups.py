@@ -1,10 +1,10 @@
 """Synchronous groups as one larger batch: where that is the same, and that it is."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from fast_cases import POLICY_CASES, RULE_CASES, run, task
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,24 +12,14 @@ from torch.nn import functional as F
 import tardigrad as tg
 from tardigrad.engine.execute import prepare
 from tardigrad.engine.fast import groups
-from tardigrad.engine.fast.groups import first_of_each, takes_means
+from tardigrad.engine.fast.groups import first_of_each
 from tardigrad.engine.fast.stream import Stream
 from tardigrad.layout import Layout
 from tardigrad.rules import Correction, Now, Push, Rule, Sgd, Signal
-from tardigrad.tasks import Data, ModuleTask, Split
+from tardigrad.tasks import Data, ModuleTask, Split, Turn
 from tardigrad.tasks.module import initialised
 
 SYNC = (tg.Sync(), tg.Gamma(workers=4))
-
-
-class Signs(Correction[Any, Any]):
-    """Each gradient by its signs: not what their mean gives."""
-
-    def correct(
-        self, theta: Tensor, state: Any, own: Any, push: Push, now: Now, layout: Layout
-    ) -> tuple[Signal, Any]:
-        signs = push.grad.sign()
-        return Signal(signs, signs), own
 
 
 @pytest.mark.parametrize("rule", ["sgd", "fasgd", "gap_aware", "adam_ga", "delay_adaptive"])
@@ -43,40 +33,103 @@ def test_a_round_as_one_batch_follows_the_exact_executor(rule: str, policy: Any)
     if isinstance(made, Stream):
         assert any("as one of all their samples" in line for line in said)
     else:
-        assert not takes_means(RULE_CASES[rule])
+        assert not RULE_CASES[rule].takes_means
     assert (fast.params - exact.params).abs().max() <= 1e-9
     assert fast.history.loss == pytest.approx(exact.history.loss, abs=1e-9)
     for mine, theirs in zip(fast.history.records, exact.history.records, strict=True):
         assert mine["samples"] == theirs["samples"]
 
 
-def test_which_rules_take_a_group_for_its_mean() -> None:
-    assert all(takes_means(RULE_CASES[name]) for name in ("sgd", "fasgd", "gap_aware", "adam_sa"))
-    assert not takes_means(RULE_CASES["dana"])  # rows per worker
-    assert not takes_means(replace(RULE_CASES["sgd"], clip_norm=1.0))
-    assert not takes_means(Rule(0.1, Sgd(), Signs()))
-    # With a small rate the order within a group hardly shows.
-    assert not takes_means(tg.rules.delay_compensated(lr=1e-4, within_group=True))
+def close_to_exact(schedule: tg.Schedule, rule: Rule, of: ModuleTask) -> bool:
+    fast = run(schedule, rule, "fast", task=of)
+    exact = run(schedule, rule, "exact", task=of)
+    return bool((fast.params - exact.params).abs().max() <= 1e-9)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_loss_that_weighs_samples_by_the_others_is_left_as_it_is(dtype: str) -> None:
+def test_a_class_that_comes_late_and_weighs_more_is_not_overlooked() -> None:
     def weighted(outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(outputs, targets, weight=outputs.new_tensor([1.0, 1.2, 1.0]))
+        return F.cross_entropy(outputs, targets, weight=outputs.new_tensor([1.0, 1.0, 20.0]))
 
-    schedule = tg.schedule(*SYNC, updates=60)
-    of = task(dtype)
-    other = ModuleTask(of._module, weighted, of.data, 5, dtype=dtype)
+    of, schedule = task(), tg.schedule(*SYNC, updates=60)
+    chosen = of.indices_of(*[schedule.worker, schedule.step, np.arange(schedule.rows)])
+    early = chosen[: schedule.rows // 2].unique()
+    targets = of.data.train.targets % 2  # the third class nowhere, and then in the second half
+    rare = torch.tensor(np.setdiff1d(chosen.unique(), early)[:6])
+    assert len(rare) == 6
+    targets[rare] = 2
+    data = Data(Split(of.data.train.inputs, targets))
+    other = ModuleTask(of._module, weighted, data, 5, dtype="float64")
     assert first_of_each(schedule, of, RULE_CASES["sgd"]) is not None
     assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
+    assert close_to_exact(schedule, RULE_CASES["sgd"], other)
+
+
+@pytest.mark.parametrize(
+    "loss", [nn.CrossEntropyLoss(), lambda outputs, targets: F.cross_entropy(outputs, targets)]
+)
+def test_a_loss_of_ones_own_leaves_the_round_as_it_is(loss: Any) -> None:
+    other = ModuleTask(task()._module, loss, task().data, 5, dtype="float64")
+    assert first_of_each(tg.schedule(*SYNC, updates=10), other, RULE_CASES["sgd"]) is None
+
+
+class Centred(nn.Module):
+    """Subtracts the batch's mean, so that samples see each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(12, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x - x.mean(0))
+
+
+def test_a_model_whose_samples_see_each_other_leaves_the_round_as_it_is() -> None:
+    other = ModuleTask(initialised(Centred, 0), "cross_entropy", task().data, 5, dtype="float64")
+    schedule = tg.schedule(*SYNC, updates=40)
+    assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
+    assert close_to_exact(schedule, RULE_CASES["sgd"], other)
+
+
+def test_targets_that_broadcast_against_outputs_leave_the_round_as_it_is() -> None:
+    inputs = task().data.train.inputs
+    schedule = tg.schedule(*SYNC, updates=10)
+    for targets, merges in ((inputs[:, :1], True), (inputs[:, 0], False)):
+        data = Data(Split(inputs, targets))
+        other = ModuleTask(nn.Linear(12, 1), "mse", data, 5, dtype="float64")
+        found = first_of_each(schedule, other, RULE_CASES["sgd"])
+        assert (found is not None) == merges
+
+
+class Huge(Correction[Any, Any]):
+    """g, but nothing above a million: what no gradient of a trial would show."""
+
+    def correct(
+        self, theta: Tensor, state: Any, own: Any, push: Push, now: Now, layout: Layout
+    ) -> tuple[Signal, Any]:
+        grad = push.grad.clamp(-1e6, 1e6)
+        return Signal(grad, grad), own
+
+
+def test_a_rule_that_differs_for_large_gradients_alone_is_not_overlooked() -> None:
+    of, rule = task(), Rule(1e-9, Sgd(), Huge())  # type: ignore[arg-type]
+    scaled = Data(Split(of.data.train.inputs * 2e7, of.data.train.targets))
+    large = ModuleTask(of._module, "cross_entropy", scaled, 5, dtype="float64")
+    schedule = tg.schedule(*SYNC, updates=40)
+    grads = [large.gradient(large.start(), Turn(w, 0, w)).grad for w in range(4)]
+    assert any(grad.abs().max() > 1e6 for grad in grads)
+    assert first_of_each(schedule, large, rule) is None
+    assert close_to_exact(schedule, rule, large)
 
 
 def test_samples_that_the_loss_leaves_out_leave_the_round_as_it_is() -> None:
     of = task()
     labels = of.data.train.targets.clone()
     labels[-1] = -100
-    other = ModuleTask(of._module, "cross_entropy", Data(Split(of.data.train.inputs, labels)), 5)
-    assert first_of_each(tg.schedule(*SYNC, updates=10), other, RULE_CASES["sgd"]) is None
+    data = Data(Split(of.data.train.inputs, labels))
+    other = ModuleTask(of._module, "cross_entropy", data, 5, dtype="float64")
+    schedule = tg.schedule(*SYNC, updates=60)
+    assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
+    assert close_to_exact(schedule, RULE_CASES["sgd"], other)
 
 
 def test_a_model_of_one_batch_size_is_batched_round_by_round() -> None:

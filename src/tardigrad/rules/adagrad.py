@@ -24,6 +24,8 @@ class AdaGrad(Optimizer[AdaGradState, Nothing]):
 
     eps: float = 1e-10
 
+    takes_means = True
+
     def __post_init__(self) -> None:
         positive("eps", self.eps)
 

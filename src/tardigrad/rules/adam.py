@@ -27,6 +27,8 @@ class Adam(Optimizer[AdamState, Nothing]):
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
 
+    takes_means = True
+
     def __post_init__(self) -> None:
         require(
             isinstance(self.betas, tuple | list) and len(self.betas) == 2,

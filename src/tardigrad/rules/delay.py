@@ -50,6 +50,10 @@ class DelayCompensation(Correction[DelayState, DelayOwn]):
         fraction("mean_square_decay", self.mean_square_decay)
         one_of("mean_square", self.mean_square, ("worker", "server"))
 
+    @property
+    def takes_means(self) -> bool:  # type: ignore[override]
+        return not self.adaptive or self.mean_square == "server"
+
     def start(self, theta: Tensor, layout: Layout) -> DelayState:
         shared = self.adaptive and self.mean_square == "server"
         return DelayState((torch.zeros_like(theta),) if shared else ())

@@ -42,6 +42,8 @@ class Fasgd(Correction[FasgdState, Nothing]):
     eps: float = 1e-4
     estimator: Literal["std", "printed", "magnitude"] = "std"
 
+    takes_means = True
+
     def __post_init__(self) -> None:
         fraction("gamma", self.gamma)
         fraction("beta", self.beta)

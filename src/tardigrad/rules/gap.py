@@ -62,6 +62,11 @@ class Gap(Correction[GapState, Nothing]):
     def elementwise(self) -> bool:  # type: ignore[override]
         return self.per == "parameter"
 
+    @property
+    def takes_means(self) -> bool:  # type: ignore[override]
+        # The tentative step of a mean is not every optimizer's mean of tentative steps.
+        return self.step == "previous"
+
     def start(self, theta: Tensor, layout: Layout) -> GapState:
         return GapState(torch.zeros_like(self._size(theta, layout)))
 

@@ -29,6 +29,8 @@ class RmsProp(Optimizer[RmsPropState, Nothing]):
     eps: float = 1e-8
     momentum: float = 0.0
 
+    takes_means = True
+
     def __post_init__(self) -> None:
         fraction("alpha", self.alpha)
         positive("eps", self.eps)

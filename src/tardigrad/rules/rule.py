@@ -70,7 +70,18 @@ class Peek(NamedTuple):
     """The step of the update before."""
 
 
-class Correction(ABC, Generic[State, Own]):
+class _SaysAnew:
+    """What a class vouches for holds for its own code, not for that of a class derived from it."""
+
+    takes_means: bool = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "takes_means" not in vars(cls):
+            cls.takes_means = False
+
+
+class Correction(_SaysAnew, ABC, Generic[State, Own]):
     """Corrects one gradient for its staleness.
 
     `observe` runs once per update on the group's mean gradient and moves the shared statistics;
@@ -81,6 +92,11 @@ class Correction(ABC, Generic[State, Own]):
     needs_view: bool = False
     elementwise: bool = True
     """Whether each parameter's update depends on that parameter alone."""
+    takes_means: bool = False
+    """Whether it is known that a gradient at θ itself, not late, is corrected by a factor that does
+    not depend on it, without rows of its worker's own, and that its step is scaled by 1. Then a
+    group of such gradients is corrected as their mean is. A subclass says it anew, or it is not
+    known of it."""
 
     def start(self, theta: Tensor, layout: Layout) -> State:
         return Nothing()  # type: ignore[return-value]
@@ -105,8 +121,12 @@ class Correction(ABC, Generic[State, Own]):
         return None
 
 
-class Optimizer(ABC, Generic[State, Own]):
+class Optimizer(_SaysAnew, ABC, Generic[State, Own]):
     """Makes one step from the signals of a group, in worker order."""
+
+    takes_means: bool = False
+    """Whether it is known that `step` sees nothing of a group but what `combine` makes of it, and
+    that θ itself is sent. A subclass says it anew, or it is not known of it."""
 
     def start(self, theta: Tensor) -> State:
         return Nothing()  # type: ignore[return-value]
@@ -202,6 +222,14 @@ class Rule:
     @property
     def elementwise(self) -> bool:
         return self.correction.elementwise
+
+    @property
+    def takes_means(self) -> bool:
+        """Whether it is known that a group of gradients at θ itself, none late, does what their
+        mean does."""
+        if type(self) is not Rule or self.within_group or self.clip_norm is not None:
+            return False
+        return self.correction.takes_means and self.optimizer.takes_means
 
     def start(self, theta: Tensor, layout: Layout) -> RuleState:
         average = () if self.ema is None else (theta.clone(),)
@@ -323,6 +351,8 @@ class Scalars(NamedTuple):
 @dataclass(frozen=True)
 class Raw(Correction[Nothing, Nothing]):
     """g as it is."""
+
+    takes_means = True
 
     def correct(
         self, theta: Tensor, state: Nothing, own: Nothing, push: Push, now: Now, layout: Layout

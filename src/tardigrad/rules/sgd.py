@@ -33,6 +33,8 @@ class Sgd(Optimizer[SgdState, Nothing]):
     nesterov: bool = False
     keep_velocity: bool = False
 
+    takes_means = True
+
     def __post_init__(self) -> None:
         number("momentum", self.momentum)
         require(

@@ -26,6 +26,8 @@ class StalenessAware(Correction[Nothing, Nothing]):
     on: Literal["step", "gradient"] = "step"
     staleness: Literal["plus_one", "max_one"] = "plus_one"
 
+    takes_means = True
+
     def __post_init__(self) -> None:
         one_of("on", self.on, ("step", "gradient"))
         one_of("staleness", self.staleness, ("plus_one", "max_one"))
@@ -46,6 +48,8 @@ class ExponentialPenalty(Correction[Nothing, Nothing]):
     """The whole step times exp(−ρ d), d = τ − 1 the delay (Chan and Lane 2014)."""
 
     rate: float
+
+    takes_means = True
 
     def __post_init__(self) -> None:
         not_negative("rate", self.rate)

@@ -38,7 +38,7 @@ class ModuleTask:
     augment: "pad_crop_flip", "rotate_zoom" or (inputs, stream) -> inputs.
     stochastic: whether the forward pass draws random numbers. None: it may, unless all layers and
         the loss are known not to (`tasks.structure`). Where it may, torch's, Python's and NumPy's
-        generators are seeded by (seed, "dropout", worker, step) around it and put back (some 30 µs);
+        generators are seeded by (seed, "dropout", worker, step) around it and put back (30 µs);
         False spares that, and then it must not draw.
     dtype: of parameters and floating-point data; None keeps the module's.
     precision: of products: "full"; "tf32" rounds their inputs to 10 bits on GPUs that can; "bf16"
