@@ -218,6 +218,41 @@ def test_only_what_may_be_asked_for_is_kept() -> None:
     assert not made[0]._flight
 
 
+RESTLESS = {
+    "before its turn": (tg.RampUp(tg.Async(), 60), (Absence(3, 0.5, 4.0), Absence(2, 0.7))),
+    "twice before its pull": (tg.Async(), (Absence(1, 0.5, 0.6), Absence(1, 0.7, 0.8))),
+    "back before its push": (tg.Async(wait=False), (Absence(1, 2.0, 2.1), Absence(0, 3.0, 3.2))),
+    "in a round": (tg.Sync(), (Absence(1, 2.0, 2.1), Absence(1, 2.3, 2.35), Absence(2, 3.0, 9.0))),
+    "in a group": (tg.Partial(push=2, pull=0.5), (Absence(1, 2.0, 2.1), Absence(1, 2.2, 2.4))),
+}
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("case", RESTLESS)
+def test_workers_may_leave_whenever_they_like(case: str, shards: int, link) -> None:
+    """Also before they have ever started, and again before anything has reached them."""
+    policy, absences = RESTLESS[case]
+    if link.on_drop == "average" and not policy.asynchronous:
+        pytest.skip("refused: it waits for every gradient of a round")
+    network = Network(latency_s=0.8, jitter=0.5)
+    cluster = tg.Gamma(workers=4, mean_s=1.0, network=network, absences=absences)
+    made: list[Lockstep] = []
+
+    class Watched(Lockstep):
+        def advance(self) -> None:
+            made[:] = [self]
+            super().advance()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["tardigrad.engine.execute"], "Lockstep", Watched)
+        run = tg.simulate(layered(), RULE, policy, cluster, 80, shards=shards, link=link)
+    assert run.schedule.updates == 80
+    assert torch.equal(run.params, tg.execute(run.schedule, layered(), RULE).params)
+    # Nothing is kept for messages that nobody takes: what flies at the end has been sent of late.
+    assert min((version for _, version in made[0]._flight), default=80) > 40
+
+
 def test_per_tensor_links_send_what_deviates_more_often() -> None:
     parts = {"cluster": tg.Dispatcher(workers=4), "updates": 400, "shards": "tensor"}
     task, sizes = layered(), np.array([4, 20, 6]) * 8

@@ -5,19 +5,27 @@ from tardigrad.policies.machine import ShardCommand
 
 
 class Shard:
-    """One push half; `push(w)` hands it worker w's next gradient, as row 0, 1, 2, …"""
+    """One push half; `push(w)` hands it worker w's next gradient, as row 0, 1, 2, …, of its
+    present stay or of the one given."""
 
     def __init__(self, policy: Policy, workers: int) -> None:
         policy.check(workers, 1)
         self.half: PushHalf = policy.push_half(range(workers))
         self.rows = 0
         self.steps = [0] * workers
+        self.stays = [0] * workers
 
     def push(
-        self, worker: int, stamp: int = 0, read: int | None = None, at_s: float = 0.0
+        self,
+        worker: int,
+        stamp: int = 0,
+        read: int | None = None,
+        at_s: float = 0.0,
+        stay: int | None = None,
     ) -> list[ShardCommand]:
         read = stamp if read is None else read
-        arrival = Arrival(self.rows, worker, self.steps[worker], stamp, read)
+        stay = self.stays[worker] if stay is None else stay
+        arrival = Arrival(self.rows, worker, self.steps[worker], stamp, read, stay)
         self.rows += 1
         self.steps[worker] += 1
         return self.half.on_push(arrival, at_s)
@@ -26,7 +34,8 @@ class Shard:
         return self.half.on_leave(worker, at_s)
 
     def join(self, worker: int, at_s: float = 0.0) -> list[ShardCommand]:
-        return self.half.on_join(worker, at_s)
+        self.stays[worker] += 1
+        return self.half.on_join(worker, at_s, self.stays[worker])
 
     def timer(self, token: int, at_s: float = 0.0) -> list[ShardCommand]:
         return self.half.on_timer(token, at_s)

@@ -4,7 +4,7 @@ import pytest
 from by_hand import Shard, dropped, releases
 
 from tardigrad import Async, Backup, Sync
-from tardigrad.policies import Apply, PullAll, Release, Request, Start
+from tardigrad.policies import Apply, Drop, PullAll, Release, Request, Start
 
 
 def test_sync_waits_for_all_and_applies_in_worker_order() -> None:
@@ -60,13 +60,29 @@ def test_gradient_that_arrives_after_its_worker_left() -> None:
     assert shard.push(2) == dropped(3, "old version", 2)[:1]  # nobody to answer
 
 
-def test_worker_that_returns_within_the_round_is_waited_for_again() -> None:
+def test_worker_that_returns_within_the_round_is_waited_for_again_and_counts_once() -> None:
     shard = Shard(Sync(), 2)
     shard.push(1)
     shard.leave(1)
     assert shard.join(1) == releases(1)
     assert shard.push(0) == []
-    assert shard.push(1) == [Apply((1, 0, 2)), *releases(0, 1)]
+    assert shard.push(1) == [Drop(0, "earlier stay"), Apply((1, 2)), *releases(0, 1)]
+
+
+def test_gradient_of_an_earlier_stay_counts_for_no_quota_and_is_not_answered() -> None:
+    shard = Shard(Sync(), 3)
+    shard.leave(2)
+    shard.join(2)
+    assert shard.push(2, stay=0) == []
+    assert shard.push(0) == []
+    assert shard.push(1) == []  # worker 2 is waited for
+    assert shard.push(2) == [Drop(0, "earlier stay"), Apply((1, 2, 3)), *releases(0, 1, 2)]
+    assert shard.push(2, stamp=1) == []
+    assert shard.push(2, stamp=1, stay=0) == [Drop(5, "earlier stay")]
+    shard.leave(2)
+    shard.push(0, stamp=1)
+    shard.push(1, stamp=1)  # the group of those who are there, and what is left of worker 2
+    assert shard.push(2, stamp=1, stay=0) == [Drop(8, "old version")]
 
 
 def test_nothing_is_applied_while_everybody_is_gone() -> None:

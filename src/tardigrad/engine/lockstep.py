@@ -7,7 +7,6 @@ nobody.
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -69,7 +68,6 @@ class Lockstep(Exact):
         self._flight: dict[tuple[int, int], _Sent] = {}
         self._parts: dict[int, list[Tensor]] = {}
         self._holders: dict[int, int] = {}
-        self._latest: dict[int, int] = {}
         self._recalled: list[float] | None = None
 
     @property
@@ -106,7 +104,6 @@ class Lockstep(Exact):
 
     def started(self, row: int) -> None:
         self._holders[row] = 1
-        self._latest[self.recorder.worker[row]] = row
         if self._recalled is None:
             self._parts[row] = list(self._held[self.recorder.worker[row]])
 
@@ -148,9 +145,6 @@ class Lockstep(Exact):
             self._held[worker][at] = tensor
 
     def left(self, worker: int) -> None:
-        row = self._latest[worker]
-        if math.isnan(self.recorder.end_s[row]):  # nobody will finish it
-            self.let_go(row)
         if self._recalled is None:
             for shard in self.shards:
                 shard.leave(worker)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tardigrad.policies.machine import Arrival, Policy, PushHalf, Release, ShardCommand
+from tardigrad.policies.machine import Arrival, Policy, PushHalf, ShardCommand
 
 
 @dataclass(frozen=True)
@@ -31,5 +31,5 @@ class _AsyncHalf(PushHalf):
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         if self.wait:
-            return [self.apply([arrival]), Release(arrival.worker)]
-        return [Release(arrival.worker), self.apply([arrival])]
+            return [self.apply([arrival]), *self.answer(arrival)]
+        return [*self.answer(arrival), self.apply([arrival])]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tardigrad.checks import count
-from tardigrad.policies.machine import Arrival, Drop, Policy, PushHalf, Release, ShardCommand
+from tardigrad.policies.machine import Arrival, Drop, Policy, PushHalf, ShardCommand
 
 
 @dataclass(frozen=True)
@@ -38,5 +38,5 @@ class _BoundedDelayHalf(PushHalf):
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         if self.version - arrival.read > self.max_delay:
-            return [Drop(arrival.row, "delay over bound"), Release(arrival.worker)]
-        return [self.apply([arrival]), Release(arrival.worker)]
+            return [Drop(arrival.row, "delay over bound"), *self.answer(arrival)]
+        return [self.apply([arrival]), *self.answer(arrival)]

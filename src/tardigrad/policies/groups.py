@@ -5,12 +5,16 @@ from collections.abc import Iterable
 
 from tardigrad.policies.machine import Arrival, Drop, PushHalf, Release, ShardCommand
 
+EARLIER_STAY = "earlier stay"
+"""Computed before its worker left, and followed in the same group by what it computed since."""
+
 
 class GroupHalf(PushHalf):
     """Gathers gradients until there are enough, applies them as one update, answers their workers.
 
     `waiting` names the worker of every gathered gradient, except those who left since: they are
-    neither counted nor answered, but their gradients stay in the group.
+    neither counted nor answered, but their gradients stay in the group, until one comes that the
+    same worker has computed since it came back.
     """
 
     def __init__(self, workers: Iterable[int]) -> None:
@@ -23,10 +27,18 @@ class GroupHalf(PushHalf):
         """There may be enough now: apply, or go on waiting."""
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        dropped: list[ShardCommand] = []
+        if arrival.worker in self.stays:  # it has come back before
+            mine = [a for a in self.pending if a.worker == arrival.worker]
+            if any(a.stay > arrival.stay for a in mine):
+                return [Drop(arrival.row, EARLIER_STAY)]
+            old = [a for a in mine if a.stay < arrival.stay]
+            self.pending = [a for a in self.pending if a not in old]
+            dropped = [Drop(a.row, EARLIER_STAY) for a in old]
         self.pending.append(arrival)
-        if arrival.worker in self.members:
+        if self.present(arrival):
             self.waiting.append(arrival.worker)
-        return self.review(now_s)
+        return [*dropped, *self.review(now_s)]
 
     def left(self, worker: int, now_s: float) -> list[ShardCommand]:
         self.waiting = [w for w in self.waiting if w != worker]
@@ -61,16 +73,17 @@ class RoundHalf(GroupHalf):
         worker, stamp = arrival.worker, arrival.stamp
         if stamp < self.version:
             return self.refuse(arrival)
-        self._answer(worker, stamp)
+        if self.present(arrival):
+            self._settle(worker, stamp)
         return super().pushed(arrival, now_s)
 
     def requested(self, worker: int, at_least: int, now_s: float) -> list[ShardCommand]:
-        self._answer(worker, at_least - 1)
+        self._settle(worker, at_least - 1)
         return self.review(now_s)
 
     def refuse(self, arrival: Arrival) -> list[ShardCommand]:
         """Drop it, and send its worker the current version at once."""
-        return [Drop(arrival.row, self.reason), Release(arrival.worker)]
+        return [Drop(arrival.row, self.reason), *self.answer(arrival)]
 
     def left(self, worker: int, now_s: float) -> list[ShardCommand]:
         self.answered.pop(worker, None)
@@ -86,7 +99,8 @@ class RoundHalf(GroupHalf):
         """Whether there are gradients of this round and no more can come."""
         return bool(self.pending and self.members) and len(self.answered) == len(self.members)
 
-    def _answer(self, worker: int, stamp: int) -> None:
+    def _settle(self, worker: int, stamp: int) -> None:
+        """Nothing stamped up to here will come from this worker any more."""
         if worker in self.members and stamp >= self.version:
             self.answered[worker] = max(stamp, self.answered.get(worker, stamp))
 

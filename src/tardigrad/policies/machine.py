@@ -8,9 +8,11 @@ contains any policy logic.
 Time is whatever `now_s` the driver passes, counted from the start of the run; a timer comes back as
 an event after all arrivals of the same instant.
 
-Workers may leave and come back. Quotas count those present, so nothing waits for the gone; what a
-gone worker had pushed is applied as if it were there, with nobody to answer. Every push of a worker
-that stays is answered by exactly one `Release`, except under `Partial`, which broadcasts.
+Workers may leave and come back; their stays are numbered. Quotas count those present, so nothing
+waits for the gone; what a worker had pushed before it left is applied as if it were there, with
+nobody to answer, also when it is back by then. No group holds gradients of two stays of a worker:
+the newer stay's takes the place of the other, which is dropped ("earlier stay"). Every push of a
+worker that stays is answered by exactly one `Release`, except under `Partial`, which broadcasts.
 """
 
 from abc import ABC, abstractmethod
@@ -19,14 +21,15 @@ from typing import NamedTuple
 
 
 class Arrival(NamedTuple):
-    """A gradient at a shard: its row, who computed it, the round it is stamped with, and the
-    version of *this* shard that it was computed at."""
+    """A gradient at a shard: its row, who computed it, the round it is stamped with, the version of
+    *this* shard that it was computed at, and in which of its worker's stays."""
 
     row: int
     worker: int
     step: int
     stamp: int
     read: int
+    stay: int = 0
 
 
 class Apply(NamedTuple):
@@ -78,16 +81,18 @@ class PushHalf(ABC):
 
     def __init__(self, workers: Iterable[int]) -> None:
         self.members = set(workers)
+        self.stays: dict[int, int] = {}
+        """The stay of each worker that has come back."""
         self.version = 0
         self._requests: dict[int, int] = {}
 
     def on_push(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        return self._of_worker(arrival.worker, self.pushed(arrival, now_s))
+        return self._answered(self.pushed(arrival, now_s))
 
     def on_header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         """A push whose gradient a link held back, to come averaged into the worker's next one; or
         any push after the shard's last version, answered so that other shards can come as far."""
-        return self._of_worker(arrival.worker, self.header(arrival, now_s))
+        return self._answered(self.header(arrival, now_s))
 
     def on_timer(self, token: int, now_s: float) -> list[ShardCommand]:
         return self._answered(self.timer(token, now_s))
@@ -96,8 +101,10 @@ class PushHalf(ABC):
         self._requests[worker] = at_least
         return self._answered(self.requested(worker, at_least, now_s))
 
-    def on_join(self, worker: int, now_s: float) -> list[ShardCommand]:
+    def on_join(self, worker: int, now_s: float, stay: int = 0) -> list[ShardCommand]:
         self.members.add(worker)
+        if stay:
+            self.stays[worker] = stay
         return self._answered([Release(worker), *self.joined(worker, now_s)])
 
     def on_leave(self, worker: int, now_s: float) -> list[ShardCommand]:
@@ -116,7 +123,7 @@ class PushHalf(ABC):
     def header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         """A worker has pushed, but there is nothing to apply: answer it. A policy that counts steps
         counts this one. Only where `Policy.asynchronous`, or after the shard's last version."""
-        return [Release(arrival.worker)]
+        return self.answer(arrival)
 
     def timer(self, token: int, now_s: float) -> list[ShardCommand]:
         """A timer set by this half has run out; its token tells whether it still matters."""
@@ -130,6 +137,15 @@ class PushHalf(ABC):
         """A worker has gone (it is no member any more): quotas follow, nothing waits for it."""
         return []
 
+    def present(self, arrival: Arrival) -> bool:
+        """Whether its worker has not left since it pushed this."""
+        worker = arrival.worker
+        return worker in self.members and arrival.stay == self.stays.get(worker, 0)
+
+    def answer(self, arrival: Arrival) -> list[ShardCommand]:
+        """The version to who pushed this, if it is still there."""
+        return [Release(arrival.worker)] if self.present(arrival) else []
+
     def apply(self, arrivals: Sequence[Arrival], scale: float = 1.0) -> Apply:
         """Advance the version by one update of these arrivals, in worker order.
 
@@ -138,11 +154,6 @@ class PushHalf(ABC):
         self.version += 1
         ordered = sorted(arrivals, key=lambda a: (a.worker, a.step))
         return Apply(tuple(a.row for a in ordered), scale)
-
-    def _of_worker(self, worker: int, commands: list[ShardCommand]) -> list[ShardCommand]:
-        if worker not in self.members:  # pushed before it left
-            commands = [c for c in commands if c != Release(worker)]
-        return self._answered(commands)
 
     def _answered(self, commands: list[ShardCommand]) -> list[ShardCommand]:
         if self._requests:

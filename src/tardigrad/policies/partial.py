@@ -100,7 +100,12 @@ class _PartialHalf(RoundHalf):
         return []
 
     def timer(self, token: int, now_s: float) -> list[ShardCommand]:
-        return self.close() if token == self.version else []
+        if token != self.version:
+            return []
+        if len(self.pending) < (self.push or 0):  # one stood in for two of an earlier stay
+            self._timed = -1
+            return []
+        return self.close()
 
     def close(self, scale: float = 1.0) -> list[ShardCommand]:
         """Linear scaling, and the new version to everybody."""

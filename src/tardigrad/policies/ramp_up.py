@@ -69,8 +69,10 @@ class _RampUpHalf(PushHalf):
             return []  # it asks to begin: its answer comes, or came, when its turn does
         return self._grow(self._inner.on_request(worker, at_least, now_s), now_s)
 
-    def on_join(self, worker: int, now_s: float) -> list[ShardCommand]:
+    def on_join(self, worker: int, now_s: float, stay: int = 0) -> list[ShardCommand]:
         self.members.add(worker)
+        if stay:
+            self.stays[worker] = stay
         self._queue.append(worker)
         return self._grow([], now_s)
 
@@ -92,7 +94,9 @@ class _RampUpHalf(PushHalf):
     def _grow(self, commands: list[ShardCommand], now_s: float) -> list[ShardCommand]:
         """Follow the inner half's version and let in whoever's turn has come."""
         while self._queue and len(self._inner.members) < self._in_flight():
-            commands = [*commands, *self._inner.on_join(self._queue.pop(0), now_s)]
+            worker = self._queue.pop(0)
+            stay = self.stays.get(worker, 0)
+            commands = [*commands, *self._inner.on_join(worker, now_s, stay)]
         self.version = self._inner.version
         return commands
 

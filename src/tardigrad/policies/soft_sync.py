@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tardigrad.checks import count, require
 from tardigrad.policies.groups import GroupHalf
-from tardigrad.policies.machine import Arrival, Policy, PushHalf, Release, ShardCommand
+from tardigrad.policies.machine import Arrival, Policy, PushHalf, ShardCommand
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class _SoftSyncHalf(GroupHalf):
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         gathered = super().pushed(arrival, now_s)
-        return gathered if self.wait else [*gathered, Release(arrival.worker)]
+        return gathered if self.wait else [*gathered, *self.answer(arrival)]
 
     def review(self, now_s: float) -> list[ShardCommand]:
         enough = max(1, len(self.members) // self.groups)

@@ -57,15 +57,16 @@ class _StaleSynchronousHalf(PushHalf):
         self._held: list[tuple[int, int]] = []  # (worker, clock) of pushes not answered yet
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        return [self.apply([arrival]), *self._step(arrival.worker)]
+        return [self.apply([arrival]), *self._step(arrival)]
 
     def header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        return self._step(arrival.worker)
+        return self._step(arrival)
 
-    def _step(self, worker: int) -> list[ShardCommand]:
-        """One more step of this worker: answer it, and those it held back, if they may go on."""
-        if worker not in self.members:
+    def _step(self, arrival: Arrival) -> list[ShardCommand]:
+        """One more step of its worker: answer it, and those it held back, if they may go on."""
+        if not self.present(arrival):
             return []
+        worker = arrival.worker
         clock = self._clocks[worker] + 1
         self._place(worker, clock)
         if clock - self.slowest <= self.bound and not self._held:

@@ -32,6 +32,10 @@ class Loop:
 
     A shard that has reached `updates` applies nothing more; it answers whoever pushes, so that the
     other shards can come as far.
+
+    A worker's *stays* are numbered, and every message to or from it belongs to one. What it had
+    pushed before it left arrives and is applied, also when it is back by then, but counts for no
+    quota and is not answered; answers, requests and timers of an earlier stay count no more.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Loop:
         """What a link lets through; None: everything."""
         self.now_s = 0.0
         self._present = set(workers)
+        self._stay = [0] * recorder.workers
         self._pushes: dict[tuple[int, int], int] = {}
         self._pulls: dict[tuple[int, int], int] = {}
         self._row = [-1] * recorder.workers
@@ -110,14 +115,18 @@ class Loop:
         return self._short == 0
 
     def _finished(self, worker: int) -> None:
-        row = self._row[worker]
-        record = self.recorder
+        row, self._row[worker] = self._row[worker], -1
+        record, half = self.recorder, self.pull_halves[worker]
         record.finish(row, self.now_s)
         step, stamp, read = record.step[row], record.stamp[row], record.read[row]
-        self._do_worker(worker, self.pull_halves[worker].finished(self.now_s))
+        self._do_worker(worker, half.finished(self.now_s))
         for shard, version in enumerate(read):
-            self._push(shard, Arrival(row, worker, step, stamp, version))
+            self._push(shard, Arrival(row, worker, step, stamp, version, self._stay[worker]))
         record.let_go(row)
+
+    def _here(self, worker: int, stay: int) -> bool:
+        """Whether this stay of the worker has not ended."""
+        return stay == self._stay[worker] and worker in self._present
 
     def _push(self, shard: int, arrival: Arrival) -> None:
         kind, whole = "push", True
@@ -136,7 +145,7 @@ class Loop:
         self._at_shard(shard, at_s, ARRIVAL, kind, (shard, arrival))
 
     def _pull(self, worker: int, shard: int, version: int) -> None:
-        reply: tuple[Any, ...] = (worker, shard, version)
+        reply: tuple[Any, ...] = (worker, self._stay[worker], shard, version)
         whole = True
         if self.wire is not None:
             whole, deviation = self.wire.reply(worker, shard, version, self.now_s)
@@ -183,9 +192,17 @@ class Loop:
         self._do_shard(shard, self.push_halves[shard].on_header(arrival, self.now_s))
 
     def _pulled(
-        self, worker: int, shard: int, version: int, whole: bool = True, deviation: float = 1.0
+        self,
+        worker: int,
+        stay: int,
+        shard: int,
+        version: int,
+        whole: bool = True,
+        deviation: float = 1.0,
     ) -> None:
-        if worker not in self._present:
+        if not self._here(worker, stay):
+            if self.wire is not None and whole:
+                self.wire.receive(worker, shard, version, kept=False)
             return
         half = self.pull_halves[worker]
         # The policy goes by the header; the view has the version only if the tensor came with it.
@@ -198,14 +215,16 @@ class Loop:
                 self.wire.receive(worker, shard, version, kept=half.have[shard] == version)
         self._do_worker(worker, commands)
 
-    def _requested(self, shard: int, worker: int, at_least: int) -> None:
+    def _requested(self, shard: int, worker: int, stay: int, at_least: int) -> None:
+        if not self._here(worker, stay):
+            return
         self._do_shard(shard, self.push_halves[shard].on_request(worker, at_least, self.now_s))
 
     def _shard_timer(self, shard: int, token: int) -> None:
         self._do_shard(shard, self.push_halves[shard].on_timer(token, self.now_s))
 
-    def _worker_timer(self, worker: int, token: int) -> None:
-        if worker in self._present:
+    def _worker_timer(self, worker: int, stay: int, token: int) -> None:
+        if self._here(worker, stay):
             self._do_worker(worker, self.pull_halves[worker].timer(token, self.now_s))
 
     def _do_shard(self, shard: int, commands: Sequence[ShardCommand]) -> None:
@@ -236,14 +255,16 @@ class Loop:
                 self._request(command.shard, worker, command.at_least)
             else:
                 at_s = self.now_s + command.seconds
-                self.source.put(at_s, DECISION, "worker_timer", (worker, command.token))
+                timer = (worker, self._stay[worker], command.token)
+                self.source.put(at_s, DECISION, "worker_timer", timer)
 
     def _request(self, shard: int, worker: int, at_least: int) -> None:
         """A request is a header and takes no time, unless the shard is stopped."""
+        request = (shard, worker, self._stay[worker], at_least)
         if self.messages is None:
-            self._inbox.append(("request", (shard, worker, at_least)))
+            self._inbox.append(("request", request))
         else:
-            self._at_shard(shard, self.now_s, ARRIVAL, "request", (shard, worker, at_least))
+            self._at_shard(shard, self.now_s, ARRIVAL, "request", request)
 
     def _leave(self, worker: int) -> None:
         """Its unfinished gradient is lost; pushes already on their way still arrive."""
@@ -251,6 +272,9 @@ class Loop:
             return
         self._present.discard(worker)
         self.source.abandon(worker)
+        row, self._row[worker] = self._row[worker], -1
+        if row >= 0:  # nobody will finish it
+            self.recorder.let_go(row)
         self.recorder.member(worker, False, self.now_s)
         if self.wire is not None:
             self.wire.leave(worker, self.now_s)
@@ -260,6 +284,7 @@ class Loop:
         if worker in self._present:
             return
         self._present.add(worker)
+        self._stay[worker] += 1
         self.recorder.member(worker, True, self.now_s)
         self.pull_halves[worker].rejoined()
         self._inbox.extend(("joined", (shard, worker)) for shard in range(self.recorder.shards))
@@ -268,7 +293,8 @@ class Loop:
         self._do_shard(shard, self.push_halves[shard].on_leave(worker, self.now_s))
 
     def _joined(self, shard: int, worker: int) -> None:
-        self._do_shard(shard, self.push_halves[shard].on_join(worker, self.now_s))
+        half, stay = self.push_halves[shard], self._stay[worker]
+        self._do_shard(shard, half.on_join(worker, self.now_s, stay))
 
     def _start(self, worker: int, stamp: int) -> None:
         step = self._step[worker]
