@@ -43,6 +43,8 @@ def little(kind: str, latency_s: float, absences: list[tuple[int, float, float]]
             after(now_s, STEP_S[worker], "done", worker, *more)
         elif what == "done" and there:
             after(now_s, latency_s, "push", worker, *more)
+            if kind == "no wait":
+                after(now_s, STEP_S[worker], "done", worker, *more)
         elif what == "push" and kind == "sync" and more[1] < len(times):
             dropped += 1
             if there:
@@ -55,8 +57,9 @@ def little(kind: str, latency_s: float, absences: list[tuple[int, float, float]]
             for w in group:
                 applied[w] += 1
             times.append(now_s)
-            for w in waiting:
-                after(now_s, latency_s, "answer", w, stay[w], len(times))
+            if kind != "no wait":
+                for w in waiting:
+                    after(now_s, latency_s, "answer", w, stay[w], len(times))
             group = {}
     return applied, times, dropped
 
@@ -68,7 +71,7 @@ ABSENCES = {
     "often": [(w, 2.03 + 7.7 * i + w, 2.51 + 7.7 * i + w) for i in range(5) for w in range(3)],
     "long": [(1, 6.2, 31.7), (0, 6.4, 6.9)],
 }
-KINDS = {"async": tg.Async(), "sync": tg.Sync()}
+KINDS = {"async": tg.Async(), "sync": tg.Sync(), "no wait": tg.Async(wait=False)}
 
 
 @pytest.mark.parametrize("absences", ABSENCES)
@@ -110,6 +113,8 @@ ANSWERING: list[Policy] = [
     tg.RampUp(tg.Sync(), updates=20),
 ]
 OTHERS: list[Policy] = [
+    tg.Async(wait=False),
+    tg.RampUp(tg.Async(wait=False), updates=20),
     tg.Partial(push=3, pull=0.5),
     tg.Partial(push=3, pull=0.5, push_timeout_s=20.0, pull_timeout_s=10.0),
 ]
@@ -151,4 +156,6 @@ def test_every_policy_and_link_with_workers_that_come_and_go(policy: Policy, sha
             assert not (start_s < end_s).any()
             if policy in ANSWERING:  # no start without an answer to the gradient before it
                 assert (start_s[same] >= end_s[same] + 2 * LATENCY_S * (jitter == 0)).all()
+            elif not policy.needs_clock and policy.asynchronous:
+                assert (start_s[same] == end_s[same]).all()  # no waiting at all
     assert together > 50

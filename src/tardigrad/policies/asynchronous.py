@@ -3,15 +3,31 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tardigrad.policies.machine import Arrival, Policy, PushHalf, ShardCommand
+from tardigrad.policies.machine import (
+    Arrival,
+    Policy,
+    PullAll,
+    PullHalf,
+    PushHalf,
+    ShardCommand,
+    Start,
+    WorkerCommand,
+)
 
 
 @dataclass(frozen=True)
 class Async(Policy):
     """Apply each gradient on arrival and release its worker with the new θ.
 
-    wait=False releases it with the version before its own push was applied, as a worker that does
-    not wait for the server would read it (FRED's open question).
+    wait=False: it goes on at once, from a version before its own push was applied (FRED's open
+    question). Where messages take no time that is the version which its push met: the shard answers
+    before it applies. Over a network the worker has no newer version, the moment it has pushed,
+    than the last that came; it starts with that, and the answer, still of the version that the push
+    met, is in its view when it next starts. So it never waits, every push is answered, and each
+    gradient is older by what was applied while the one before it was computed.
+
+    **Choice**: on Ray it waits for the answers all the same. They bring the number of its next
+    gradient, by which samples are dealt, and a cut of the run can only be taken while all wait.
     """
 
     wait: bool = True
@@ -23,6 +39,9 @@ class Async(Policy):
     def push_half(self, workers: Iterable[int]) -> PushHalf:
         return _AsyncHalf(workers, self.wait)
 
+    def pull_half(self, shards: int) -> PullHalf:
+        return PullAll(shards) if self.wait else _PullLater(shards)
+
 
 class _AsyncHalf(PushHalf):
     def __init__(self, workers: Iterable[int], wait: bool) -> None:
@@ -33,3 +52,15 @@ class _AsyncHalf(PushHalf):
         if self.wait:
             return [self.apply([arrival]), *self.answer(arrival)]
         return [*self.answer(arrival), self.apply([arrival])]
+
+
+class _PullLater(PullAll):
+    """Starts when all have answered, or at once with what it has."""
+
+    waits = False
+
+    def go_on(self, now_s: float) -> list[WorkerCommand]:
+        if not self._awaited:
+            return []  # every answer has come, and it has started
+        self._awaited = set()
+        return [Start(max(self.have))]

@@ -167,6 +167,9 @@ class PushHalf(ABC):
 class PullHalf(ABC):
     """One worker's half. `have[s]` is the version of shard s in the worker's view."""
 
+    waits = True
+    """Whether it starts only with what shards answer; False: see `go_on`."""
+
     def __init__(self, shards: int) -> None:
         self.have = [0] * shards
 
@@ -181,6 +184,11 @@ class PullHalf(ABC):
     @abstractmethod
     def finished(self, now_s: float) -> list[WorkerCommand]:
         """The gradient has been computed and pushed."""
+
+    def go_on(self, now_s: float) -> list[WorkerCommand]:
+        """The gradient has been pushed, and what takes no time has come: one that does not wait
+        starts with what it has. Drivers that cannot let it start without an answer do not call."""
+        return []
 
     def ended(self, shard: int) -> None:
         """This shard has made its last version: `pulled` follows with it, and again whenever the

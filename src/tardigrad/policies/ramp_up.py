@@ -111,6 +111,7 @@ class _AskFirst(PullHalf):
     def __init__(self, inner: PullHalf) -> None:
         self._inner = inner
         self.have = inner.have
+        self.waits = inner.waits
 
     def begin(self) -> list[WorkerCommand]:
         self._inner.rejoined()
@@ -121,6 +122,9 @@ class _AskFirst(PullHalf):
 
     def finished(self, now_s: float) -> list[WorkerCommand]:
         return self._inner.finished(now_s)
+
+    def go_on(self, now_s: float) -> list[WorkerCommand]:
+        return self._inner.go_on(now_s)
 
     def ended(self, shard: int) -> None:
         self._inner.ended(shard)

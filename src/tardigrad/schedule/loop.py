@@ -71,6 +71,7 @@ class Loop:
             "request": self._requested,
             "shard_timer": self._shard_timer,
             "worker_timer": self._worker_timer,
+            "go_on": self._go_on,
             "leave": self._leave,
             "join": self._join,
             "left": self._left,
@@ -123,6 +124,13 @@ class Loop:
         for shard, version in enumerate(read):
             self._push(shard, Arrival(row, worker, step, stamp, version, self._stay[worker]))
         record.let_go(row)
+        if self.messages is not None and not half.waits:
+            self.source.put(self.now_s, DECISION, "go_on", (worker, self._stay[worker]))
+
+    def _go_on(self, worker: int, stay: int) -> None:
+        """A worker that does not wait has pushed, and what takes no time has come."""
+        if self._here(worker, stay):
+            self._do_worker(worker, self.pull_halves[worker].go_on(self.now_s))
 
     def _here(self, worker: int, stay: int) -> bool:
         """Whether this stay of the worker has not ended."""
