@@ -144,13 +144,16 @@ def test_the_live_table_tells_of_every_worker_and_shard():
     status = ShardStatus(
         30, 2, 4_000_000, 8_000_000, {0: 9, 1: 20}, {1: 3}, {0: (9, 18), 1: (20, 0)}
     )
-    first = Live(1.0, [status], {0: Where(False, 0, (0,), 0, 0.0, 0)})
+    both = [status, status]
+    first = Live(1.0, both, {0: Where(False, 0, (0,), 0, 0.0, 0)})
     live = Live(
-        3.0, [status], {0: Where(True, 9, (9,), 10, 1.0, 0), 1: Where(True, 20, (20,), 20, 2.0, 0)}
+        3.0, both, {0: Where(True, 9, (9,), 10, 1.0, 0), 1: Where(True, 20, (20,), 20, 2.0, 0)}
     )
     workers, shards = tables(live, first, 60).renderables
     columns = [list(column.cells) for column in workers.columns]
     assert columns == [
         ["0", "1"], ["10", "20"], ["5.0", "10.0"], ["2.0", "0.0"], ["50%", "0%"], ["0", "3"],
     ]  # fmt: skip
-    assert [list(c.cells) for c in shards.columns] == [["0"], ["30 of 60"], ["2"], ["4.0"], ["8.0"]]
+    assert [list(c.cells) for c in shards.columns] == [
+        ["0", "1"], ["30 of 60"] * 2, ["2"] * 2, ["4.0"] * 2, ["8.0"] * 2,
+    ]  # fmt: skip

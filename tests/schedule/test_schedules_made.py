@@ -5,6 +5,8 @@ import pytest
 
 import tardigrad as tg
 from tardigrad.clusters import Constant
+from tardigrad.schedule.analysis import Summary
+from tardigrad.spec.run import schedule_facts
 
 
 def test_async_by_hand() -> None:
@@ -24,6 +26,32 @@ def test_async_without_waiting_reads_the_version_before_its_own_push() -> None:
     made = tg.Schedule.from_order([0, 1, 0, 0], 2, tg.Async(wait=False))
     assert made.read[:, 0].tolist() == [0, 0, 0, 1, 2, 3]
     assert made.delays.tolist() == [0, 1, 2, 1]
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_gradient_counts_once_at_however_many_shards(shards: int) -> None:
+    """Where messages take no time, what one shard applies or drops all others do."""
+    made = tg.schedule(tg.Backup(2), tg.Gamma(workers=6), updates=50, shards=shards)
+    one = tg.schedule(tg.Backup(2), tg.Gamma(workers=6), updates=50)
+    assert made.applied.sum() == 4 * 50
+    assert made.applied.tolist() == one.applied.tolist()
+    assert made.dropped.tolist() == one.dropped.tolist()
+    assert made.dropped.sum() == len(one.drop_row) > 0
+    assert schedule_facts(made)["dropped"] == len(one.drop_row)
+    assert Summary.of(made).dropped == Summary.of(one).dropped
+    assert Summary.of(made).gradients_per_s == Summary.of(one).gradients_per_s
+
+
+def test_a_gradient_dropped_at_one_shard_alone_counts_in_both() -> None:
+    """Messages take so differently long that each shard waits for other workers."""
+    cluster = tg.Gamma(workers=6, network=tg.Network(latency_s=30.0, jitter=3.0))
+    made = tg.schedule(tg.PartialPull(tg.Backup(2), 0.5), cluster, updates=50, shards=2)
+    at_one = {int(row) for row in made.group_rows} & {int(row) for row in made.drop_row}
+    assert at_one
+    assert made.dropped.sum() == len(set(made.drop_row.tolist())) < len(made.drop_row)
+    assert made.applied.sum() == len(set(made.group_rows.tolist()))
+    share = len(made.drop_row) / (len(made.drop_row) + len(made.group_rows))
+    assert Summary.of(made).dropped == pytest.approx(share)
 
 
 def test_sync_by_hand() -> None:

@@ -58,7 +58,8 @@ def tables(live: "Live", first: "Live", updates: int) -> Group:
         busy = where.busy_s - (before.busy_s if before else 0.0)
         counts = [shard.delays.get(worker, (0, 0)) for shard in live.shards]
         applied, late = sum(c for c, _ in counts), sum(d for _, d in counts)
-        dropped = sum(shard.dropped.get(worker, 0) for shard in live.shards)
+        # Of gradients, not of their slices: shards mostly drop the same ones.
+        dropped = max(shard.dropped.get(worker, 0) for shard in live.shards)
         workers.add_row(
             str(worker),
             f"{where.steps:,}",

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 
 from tardigrad.checks import count
 from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import MERGED, Ints
+from tardigrad.schedule.schedule import Ints
 
 OUTCOMES = ("applied", "partly dropped", "dropped", "merged", "unfinished")
 COLOURS = {
@@ -39,10 +39,8 @@ def outcomes(schedule: Schedule) -> Ints:
     """What became of each row: an index into OUTCOMES."""
     rows = schedule.rows
     applied = np.bincount(schedule.group_rows, minlength=rows) > 0
-    merged_reason = np.array([reason == MERGED for reason in schedule.reasons], dtype=bool)
-    merges = merged_reason[schedule.drop_reason] if len(schedule.drop_row) else np.zeros(0, bool)
-    dropped = np.bincount(schedule.drop_row[~merges], minlength=rows) > 0
-    merged = np.bincount(schedule.drop_row[merges], minlength=rows) > 0
+    dropped = np.bincount(schedule.drop_row[schedule.lost], minlength=rows) > 0
+    merged = np.bincount(schedule.drop_row[~schedule.lost], minlength=rows) > 0
     out = np.full(rows, OUTCOMES.index("unfinished"))
     out[merged] = OUTCOMES.index("merged")
     out[dropped] = OUTCOMES.index("dropped")

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tardigrad.clusters import Messages
-from tardigrad.schedule.schedule import MERGED, Floats, Ints, Schedule
+from tardigrad.schedule.schedule import Floats, Ints, Schedule
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Summary:
     @staticmethod
     def of(schedule: Schedule) -> "Summary":
         lasted = schedule.end_time or np.inf
-        applied, dropped = len(schedule.group_rows), _dropped(schedule)
+        applied, dropped = len(schedule.group_rows), int(schedule.lost.sum())  # slices
         return Summary(
             lasted_s=schedule.end_time,
             updates_per_s=schedule.updates / lasted,
@@ -166,12 +166,6 @@ def _collected_s(schedule: Schedule, shard: int, came_s: Floats) -> Floats:
     out = np.full((completed, schedule.workers), np.nan)
     out[version[kept], rank[kept]] = took[kept]
     return out
-
-
-def _dropped(schedule: Schedule) -> int:
-    """Gradients dropped, once for each shard that did; what a link merged is not lost."""
-    merged = [i for i, reason in enumerate(schedule.reasons) if reason == MERGED]
-    return int((~np.isin(schedule.drop_reason, merged)).sum())
 
 
 def _absences_s(schedule: Schedule, worker: int) -> tuple[Floats, Floats]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 MERGED = "merged"
 """Held back by a link, and averaged into the same worker's next push to that shard."""
@@ -136,15 +137,23 @@ class Schedule:
 
     @property
     def applied(self) -> Ints:
-        """How many gradients each worker has had applied, all shards together."""
-        return np.bincount(self.worker[self.group_rows], minlength=self.workers)
+        """How many gradients each worker has had applied, each counted once: at however many
+        shards, and however often a link let it be applied."""
+        return self._per_worker(self.group_rows)
 
     @property
     def dropped(self) -> Ints:
-        """How many gradients each worker has had dropped, all shards together."""
-        lost = np.array([r != MERGED for r in self.reasons], dtype=bool)
-        rows = self.drop_row[lost[self.drop_reason]] if len(self.drop_row) else self.drop_row
-        return np.bincount(self.worker[rows], minlength=self.workers)
+        """How many gradients each worker has had dropped, at one shard or more; each counted once.
+        One that other shards applied counts in `applied` too."""
+        return self._per_worker(self.drop_row[self.lost])
+
+    @property
+    def lost(self) -> Flags:
+        """Which drops are losses: a gradient that was merged into a later one is not lost."""
+        return np.array([r != MERGED for r in self.reasons], dtype=bool)[self.drop_reason]
+
+    def _per_worker(self, rows: Ints) -> Ints:
+        return np.bincount(self.worker[np.unique(rows)], minlength=self.workers)
 
     @property
     def merged(self) -> dict[tuple[int, int], list[int]]:

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from tardigrad.schedule.schedule import MERGED, Floats, Schedule
+from tardigrad.schedule.schedule import Floats, Schedule
 
 
 def validate(schedule: Schedule, where: str = "schedule") -> None:
@@ -64,8 +64,7 @@ def validate(schedule: Schedule, where: str = "schedule") -> None:
     lost_at = s.drop_row * s.shards + s.drop_shard
     # One that a link let be applied again may be too late the second time.
     again = ((s.wire_pull == 0) & (s.wire_sent == 0)).any()
-    merged = np.array([r == MERGED for r in s.reasons], dtype=bool)[s.drop_reason]
-    clash = np.isin(lost_at, applied_at) & (merged | ~again)
+    clash = np.isin(lost_at, applied_at) & (~s.lost | ~again)
     check(~clash, "a gradient was dropped where it was also applied")
     pairs = [(row, went) for (went, _), rows in s.merged.items() for row in rows]
     rows, went = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
