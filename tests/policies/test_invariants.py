@@ -8,6 +8,7 @@ import pytest
 import tardigrad as tg
 from tardigrad.clusters import Absence, Network
 from tardigrad.policies import POLICIES, Policy
+from tardigrad.schedule import traffic
 from tardigrad.schedule.validate import validate
 
 WORKERS, SHARDS = 6, 4
@@ -82,6 +83,19 @@ def test_every_push_is_applied_or_dropped_or_pending_once(policy: Policy, cluste
             assert (np.diff(s.worker[rows]) >= 0).all()
         # Everybody who is there takes part all along, though slow ones may have all dropped.
         assert set(s.worker[computed].tolist()) == set(range(WORKERS))
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("policy", EXAMPLES, ids=str)
+def test_pulls_are_counted_as_they_are_sent(policy: Policy, cluster: str) -> None:
+    """`Every(1, 1)` lets all through and records each; without it only the odd ones are recorded.
+    Not all pushes: those that are still on their way at the end have no fate."""
+    s = made(policy, cluster, 0)
+    told = tg.schedule(policy, CLUSTERS[cluster], 60, shards=SHARDS, link=tg.Every())
+    sizes = [8, 80, 800, 8000]
+    assert traffic(s, sizes).pull == traffic(told, sizes).pull
+    missing = traffic(told, sizes).push.sent - traffic(s, sizes).push.sent
+    assert 0 <= missing < (SHARDS * WORKERS if cluster in ("delayed", "leaving") else 1)
 
 
 @pytest.mark.parametrize("cluster", ["plain", "heterogeneous", "delayed"])

@@ -80,7 +80,7 @@ def test_stale_synchronous_zero_is_lock_step(cluster: Cluster) -> None:
             lock_step,
             synchronous,
             ignore=[f"group_{x}" for x in ("shard", "time_s", "scale", "start", "rows")]
-            + ["read", "stamp"],
+            + ["read", "stamp", "reply_shard", "reply_extra", "reply_after"],
         )
         == []
     )  # the same gradients start and end at the same moments

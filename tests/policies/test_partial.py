@@ -3,6 +3,7 @@
 import pytest
 from by_hand import Shard, releases
 
+import tardigrad as tg
 from tardigrad import Async, Deadline, Partial, PartialPull, RampUp, StaleSynchronous
 from tardigrad.policies import Apply, Drop, Release, SetTimer, Start
 
@@ -187,3 +188,18 @@ def test_bad_arguments() -> None:
         PartialPull(Partial(push=2), pull=0.9)
     with pytest.raises(ValueError, match=r"use RampUp\(PartialPull"):
         PartialPull(RampUp(Async(), 10), pull=0.9)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_every_version_goes_to_every_worker(shards: int) -> None:
+    """And is paid for, also at every evaluation on the way."""
+    task = tg.tasks.quadratic(60)
+    cluster = tg.Gamma(workers=8)
+    parts = {"updates": 40, "shards": shards, "evaluate_every": 10}
+    run = tg.simulate(task, tg.rules.sgd(0.001), Partial(push=3), cluster, **parts)
+    whole = 8 * 60 * 4
+    assert [r["pull_bytes"] for r in run.history.records] == [
+        r["update"] * whole for r in run.history.records
+    ]
+    assert run.traffic.pull.sent == 40 * 8 * shards
+    assert run.traffic.push.sent < run.traffic.pull.sent

@@ -119,3 +119,27 @@ def test_the_file_says_what_made_it(saved: Path) -> None:
     assert plain["about"]["cluster"]["name"] == "Gamma"
     assert plain["about"]["policy"] == {"name": "Async", "wait": True}
     assert plain["about"]["seed"] == 3
+
+
+def test_schedules_of_version_0_1_keep_their_digests_and_load(tmp_path) -> None:
+    """Where every gradient is answered once nothing is recorded that 0.1 did not know."""
+    digests = {
+        tg.Async(): "65395e9ed370dbdd397b732ccaaaf07bd7a966915b764b51fa006649b715a18e",
+        tg.Backup(1): "1c74c4819bd287c3e77c73ed78cb6e64ba6d3e382c6a181a6ebee861f9574759",
+    }
+    for policy, digest in digests.items():
+        shards = 1 if policy == tg.Async() else 2
+        made = tg.schedule(policy, tg.Gamma(workers=3), 10, shards=shards)
+        assert made.digest == digest
+        made.save(tmp_path / "schedule")
+        with safe_open(tmp_path / "schedule", framework="np") as file:
+            assert not any(name.startswith("reply") for name in file.keys())  # noqa: SIM118
+        assert tg.Schedule.load(tmp_path / "schedule") == made
+
+
+def test_what_was_sent_unasked_is_in_the_file(tmp_path) -> None:
+    made = tg.schedule(tg.Partial(push=2), tg.Gamma(workers=3), 10)
+    made.save(tmp_path / "schedule")
+    again = tg.Schedule.load(tmp_path / "schedule")
+    assert again == made
+    assert again.reply_extra.sum() + len(made.group_rows) + len(made.drop_row) == 3 * 10

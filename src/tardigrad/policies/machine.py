@@ -140,7 +140,7 @@ class PushHalf(ABC):
     def present(self, arrival: Arrival) -> bool:
         """Whether its worker has not left since it pushed this."""
         worker = arrival.worker
-        return worker in self.members and arrival.stay == self.stays.get(worker, 0)
+        return worker in self.members and self.stays.get(worker, 0) == arrival.stay
 
     def answer(self, arrival: Arrival) -> list[ShardCommand]:
         """The version to who pushed this, if it is still there."""

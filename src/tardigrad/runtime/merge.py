@@ -90,14 +90,20 @@ def merge(stories: Sequence[Story], workers: int) -> Merged:
         if kind in MEMBERSHIP:
             recorder.member(what[0], kind == "join", now_s)
         for shard in shards:
+            before, owed = len(recorder.group_shard), int(kind == "join")
             for decided in merger.line(shard).decided:
                 if isinstance(decided, Applied):
+                    owed += len(decided.rows)
                     recorder.apply(shard, decided.rows, decided.scale, now_s)
                     if shard == 0:
                         group = [pushes[row].loss for row in decided.rows]
                         losses.append(sum(group) / len(group))
                 elif isinstance(decided, Dropped):
+                    owed += 1
                     recorder.drop(shard, decided.row, decided.reason, now_s)
+                elif isinstance(decided, Released):
+                    owed -= 1
+            recorder.reply(shard, -owed, before)
             merger.advance(shard)
     if not merger.finished:
         raise ValueError(

@@ -16,6 +16,8 @@ from tardigrad.schedule.validate import validate
 
 FORMAT = "tardigrad-schedule-1"
 _PLAIN = ("workers", "shards", "reasons", "clockless", "about")
+_OPTIONAL = {"reply_shard", "reply_extra", "reply_after"}
+"""Left out where they are empty, as in files that are older than they."""
 
 
 def save_schedule(schedule: Schedule, path: Path) -> None:
@@ -42,7 +44,8 @@ def load_schedule(path: Path) -> Schedule:
         raise ValueError(f"{path} is not a {FORMAT} file (it says {found})")
     plain = metadata.get("plain", "")
     expected = {f.name for f in fields(Schedule)} - set(_PLAIN)
-    if set(arrays) != expected or _digest(arrays, plain) != metadata.get("sha256"):
+    complete = expected - _OPTIONAL <= set(arrays) <= expected
+    if not complete or _digest(arrays, plain) != metadata.get("sha256"):
         raise ValueError(
             f"{path} was altered or damaged: its contents do not match its digest; "
             "make the schedule again or restore the file"
@@ -65,6 +68,7 @@ def _parts(schedule: Schedule) -> tuple[dict[str, "np.ndarray[Any, Any]"], str]:
         for f in fields(schedule)
         if f.name not in _PLAIN
     }
+    arrays = {n: a for n, a in arrays.items() if len(a) or n not in _OPTIONAL}
     plain = json.dumps({name: getattr(schedule, name) for name in _PLAIN}, sort_keys=True)
     return arrays, plain
 

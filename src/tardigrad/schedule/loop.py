@@ -62,6 +62,8 @@ class Loop:
         self._row = [-1] * recorder.workers
         self._step = [0] * recorder.workers
         self._short = shards
+        self._version = [0] * shards
+        """As of the command that is being carried out: a release may stand before its Apply."""
         self._inbox: deque[tuple[str, tuple[Any, ...]]] = deque()
         self._handlers: dict[str, Callable[..., None]] = {
             "finished": self._finished,
@@ -235,25 +237,29 @@ class Loop:
         if self._here(worker, stay):
             self._do_worker(worker, self.pull_halves[worker].timer(token, self.now_s))
 
-    def _do_shard(self, shard: int, commands: Sequence[ShardCommand]) -> None:
-        if not commands:
+    def _do_shard(self, shard: int, commands: Sequence[ShardCommand], returns: int = 0) -> None:
+        if not commands and not returns:
             return
-        # A release carries the version as of its place among the commands, before or after Apply.
-        applies = sum([type(c) is Apply for c in commands])
-        version = self.push_halves[shard].version - applies
+        record = self.recorder
+        before, decided, released = len(record.group_shard), returns, 0
         for command in commands:
             if isinstance(command, Apply):
-                version += 1
-                self.recorder.apply(shard, command.rows, command.scale, self.now_s)
-                if version == self.updates:
+                self._version[shard] += 1
+                decided += len(command.rows)
+                record.apply(shard, command.rows, command.scale, self.now_s)
+                if self._version[shard] == self.updates:
                     self._short -= 1
             elif isinstance(command, Release):
-                self._pull(command.worker, shard, version)
+                released += 1
+                self._pull(command.worker, shard, self._version[shard])
             elif isinstance(command, Drop):
-                self.recorder.drop(shard, command.row, command.reason, self.now_s)
+                decided += 1
+                record.drop(shard, command.row, command.reason, self.now_s)
             else:
                 at_s = self.now_s + command.seconds
                 self._at_shard(shard, at_s, DECISION, "shard_timer", (shard, command.token))
+        if self.wire is None:  # which tells of every reply
+            record.reply(shard, released - decided, before)
 
     def _do_worker(self, worker: int, commands: Sequence[WorkerCommand]) -> None:
         for command in commands:
@@ -302,7 +308,7 @@ class Loop:
 
     def _joined(self, shard: int, worker: int) -> None:
         half, stay = self.push_halves[shard], self._stay[worker]
-        self._do_shard(shard, half.on_join(worker, self.now_s, stay))
+        self._do_shard(shard, half.on_join(worker, self.now_s, stay), returns=1)
 
     def _start(self, worker: int, stamp: int) -> None:
         step = self._step[worker]

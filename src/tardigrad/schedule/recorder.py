@@ -34,6 +34,7 @@ class Recorder:
         self.drops: list[tuple[int, int, float, str, int]] = []
         self.members: list[tuple[int, int, float, int]] = []
         self.crossings: list[tuple[int, int, int, int, float, int, float]] = []
+        self.replies: list[tuple[int, int, int]] = []
         self.about: dict[str, Any] = {}
 
     def start(self, worker: int, step: int, stamp: int, read: Sequence[int], now_s: float) -> int:
@@ -78,6 +79,12 @@ class Recorder:
         """A link has decided on one push or reply."""
         after = len(self.group_shard)
         self.crossings.append((worker, shard, int(pull), int(crosses), now_s, after, deviation))
+
+    def reply(self, shard: int, extra: int, after: int) -> None:
+        """So many replies more than the gradients and returns that a shard has just decided on,
+        where `after` groups had been applied before."""
+        if extra:
+            self.replies.append((shard, extra, after))
 
     def hold(self, row: int) -> None:
         """A message, a server's memory or a worker's average refers to this gradient."""
@@ -124,6 +131,9 @@ class Recorder:
             wire_time_s=_floats([c[4] for c in self.crossings]),
             wire_after=_ints([c[5] for c in self.crossings]),
             wire_deviation=_floats([c[6] for c in self.crossings]),
+            reply_shard=_ints([r[0] for r in self.replies]),
+            reply_extra=_ints([r[1] for r in self.replies]),
+            reply_after=_ints([r[2] for r in self.replies]),
             reasons=reasons,
             clockless=self.clockless,
             about=self.about,

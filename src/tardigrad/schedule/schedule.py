@@ -89,6 +89,12 @@ class Schedule:
     wire_deviation: Floats = field(default_factory=_no_floats, metadata={"of": "wire"})
     """The deviation that rode on a reply; NaN for a push."""
 
+    reply_shard: Ints = field(default_factory=_no_ints, metadata={"of": "reply"})
+    reply_extra: Ints = field(default_factory=_no_ints, metadata={"of": "reply"})
+    """Replies beyond one for each gradient that the shard applied or dropped then, and one for each
+    worker that returned; negative where fewer were sent. None where a link's decisions are told."""
+    reply_after: Ints = field(default_factory=_no_ints, metadata={"of": "reply"})
+
     reasons: tuple[str, ...] = ()
     clockless: bool = False
     about: dict[str, Any] = field(default_factory=dict)

@@ -47,10 +47,10 @@ def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None =
     Args:
         shard_bytes: the bytes of each shard's slice of the parameters.
 
-    A link's decisions are counted as recorded. With `Full` none are recorded: every gradient that a
-    shard applied or dropped counts one push and one pull, and every return of a worker one pull.
-    That is all there is, except under policies that send a version unasked or twice (`Partial`'s
-    broadcasts, requests for a later version); `Every(1, 1)` lets through as much and records it.
+    A link's decisions are counted as recorded. With `Full` every gradient that a shard applied or
+    dropped counts one push and one pull, and every return of a worker one pull; what was sent
+    beyond that (`Partial`'s broadcasts, answers to who asks for a later version), or was not, is
+    counted as recorded.
     """
     sizes = np.asarray(shard_bytes, dtype=np.int64)
     if len(schedule.wire_shard):
@@ -59,7 +59,9 @@ def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None =
             until = int(np.searchsorted(schedule.wire_after, groups))
         shard, pull = schedule.wire_shard[:until], schedule.wire_pull[:until] == 1
         sent = schedule.wire_sent[:until] == 1
-        return Traffic(*(_copies(shard[d], sent[d], sizes) for d in (~pull, pull)))
+        ways = ((shard[way], shard[way & sent]) for way in (~pull, pull))
+        counts = ([np.bincount(of, minlength=len(sizes)) for of in way] for way in ways)
+        return Traffic(*(_copies(potential, crossed, sizes) for potential, crossed in counts))
     done = schedule.groups if groups is None else groups
     applied = np.diff(schedule.group_start[: done + 1])
     arrived = np.repeat(schedule.group_shard[:done], applied)
@@ -69,7 +71,11 @@ def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None =
     returns = (schedule.member_joined == 1) & (schedule.member_after < until)
     back = np.tile(np.arange(schedule.shards), int(returns.sum()))
     replies = np.concatenate([arrived, back])
-    return Traffic(*(_copies(shard, None, sizes) for shard in (arrived, replies)))
+    pushed = np.bincount(arrived, minlength=schedule.shards)
+    pulled = np.bincount(replies, minlength=schedule.shards)
+    chosen = schedule.reply_after < until
+    np.add.at(pulled, schedule.reply_shard[chosen], schedule.reply_extra[chosen])
+    return Traffic(*(_copies(count, count, sizes) for count in (pushed, pulled)))
 
 
 def copies_curve(schedule: Schedule, pull: bool) -> tuple[Ints, Ints]:
@@ -85,12 +91,8 @@ def deviation_curve(schedule: Schedule) -> tuple[Ints, Floats]:
     return schedule.wire_after[replies], schedule.wire_deviation[replies]
 
 
-def _copies(
-    shard: Ints, sent: "np.ndarray[tuple[int], np.dtype[np.bool_]] | None", sizes: Ints
-) -> Copies:
-    """Of opportunities at these shards; None where all were sent."""
-    potential = np.bincount(shard, minlength=len(sizes))
-    crossed = potential if sent is None else np.bincount(shard[sent], minlength=len(sizes))
+def _copies(potential: Ints, crossed: Ints, sizes: Ints) -> Copies:
+    """Of opportunities and copies that crossed, shard by shard."""
     return Copies(
         int(potential.sum()), int(crossed.sum()), int(potential @ sizes), int(crossed @ sizes)
     )

@@ -49,6 +49,9 @@ def validate(schedule: Schedule, where: str = "schedule") -> None:
     check((s.wire_shard >= 0) & (s.wire_shard < s.shards), "wire_shard does not exist")
     check((s.wire_pull | s.wire_sent | 1) == 1, "wire_pull and wire_sent must be 0 or 1")
     check(np.diff(s.wire_after) >= 0, "wire_after runs backwards")
+    check((s.reply_shard >= 0) & (s.reply_shard < s.shards), "reply_shard does not exist")
+    orderly = np.diff(np.concatenate([[0], s.reply_after, [s.groups]])) >= 0
+    check(orderly, "reply_after does not count up to the groups")
     check(np.isfinite(s.group_scale) & (s.group_scale > 0), "group_scale must be positive")
     check(np.diff(s.group_time_s) >= 0, "group_time_s runs backwards")
     check(s.read >= 0, "read is negative")
