@@ -104,3 +104,34 @@ def test_another_runs_checkpoint_is_refused_and_kept(
     with pytest.raises(ValueError, match=message):
         execute(checkpoint.parent, resume=True, **options)
     assert checkpoint.read_bytes() == before
+
+
+def test_a_checkpoint_that_lacks_a_tensor_is_refused_by_its_name(tmp_path: Path) -> None:
+    """As one of another version may, whose rule kept other rows of its workers."""
+    dana = tg.rules.dana(0.05)
+    execute(tmp_path, dana, checkpoint_every=7)
+    (path,) = tmp_path.iterdir()
+    tensors, facts = load_checkpoint(path)
+    gone = next(name for name in tensors if ".own." in name)
+    save_checkpoint(path, {n: t for n, t in tensors.items() if n != gone}, facts)
+    with pytest.raises(ValueError, match=f"does not hold '{gone}': start in a new folder"):
+        execute(tmp_path, dana, resume=True)
+    del facts["tardigrad"]
+    save_checkpoint(path, {n: t for n, t in tensors.items() if n != gone}, facts)
+    with pytest.raises(ValueError, match=r"it was made by tardigrad 0\.1, and this is"):
+        execute(tmp_path, dana, resume=True)
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_link_that_decides_otherwise_now_is_refused(tmp_path: Path, more: int) -> None:
+    """It would hear fewer deviations than it did, or more."""
+    link, cluster = tg.BandwidthAware(c_push=0.5, c_pull=0.5), tg.Gamma(workers=3)
+    options: dict[str, Any] = {"cluster": cluster, "link": link, "folder": tmp_path, "updates": 20}
+    tg.simulate(task(), tg.rules.fasgd(0.05), **options)
+    (path,) = tmp_path.iterdir()
+    tensors, facts = load_checkpoint(path)
+    heard = tensors["wire.deviation"]
+    tensors["wire.deviation"] = heard[:more] if more < 0 else torch.cat([heard, heard[:more]])
+    save_checkpoint(path, tensors, facts)
+    with pytest.raises(ValueError, match=r"the policy and the link decide otherwise .* new folder"):
+        tg.simulate(task(), tg.rules.fasgd(0.05), resume=True, **options)
