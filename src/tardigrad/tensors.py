@@ -1,8 +1,11 @@
-"""Nested NamedTuples of tensors as flat dictionaries, so that states can be saved by name."""
+"""Nested NamedTuples of tensors as flat dictionaries, so that states can be saved by name; and
+whether numbers are finite."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -27,3 +30,14 @@ def restored(template: Any, tensors: Mapping[str, Tensor], prefix: str) -> Any:
         for name, child in zip(fields, template, strict=True)
     ]
     return type(template)(*children) if hasattr(template, "_fields") else tuple(children)
+
+
+def not_finite(tensor: Tensor) -> float | None:
+    """The first NaN or infinity; None where all numbers are finite.
+
+    A finite sum proves that they are; one that overflows proves nothing.
+    """
+    if math.isfinite(float(tensor.sum())):
+        return None
+    bad = tensor[~torch.isfinite(tensor)]
+    return float(bad[0]) if len(bad) else None

@@ -113,6 +113,16 @@ def test_nothing_but_nan_is_a_diverged_run(crew):
         train(task, RULE, workers=2, updates=500, crew=crew)
 
 
+def the_same_everywhere(view, worker, step):
+    return torch.full_like(view, 1e30)
+
+
+def test_parameters_that_fly_away_are_told_though_gradients_are_finite(crew):
+    task = tg.FunctionTask(torch.ones(8), the_same_everywhere)
+    with pytest.raises(Diverged, match=r"a parameter became -inf at update 5"):
+        train(task, rules.sgd(lr=1e9), workers=2, updates=5, crew=crew)
+
+
 def test_an_address_where_nobody_answers_is_told_soon():
     begun = time.monotonic()
     with pytest.raises(ValueError, match=r"no Ray cluster answers at 127\.0\.0\.1:1 "):

@@ -1,5 +1,7 @@
 """Real runs on a local Ray: every policy, recorded and replayed bit for bit."""
 
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -43,6 +45,14 @@ def run_and_replay(policy, rule_name, crew, updates=60, task=TASK, **options):
 def test_every_policy_replays_bit_for_bit(policy, crew):
     rule = RULES[list(POLICIES).index(policy) % len(RULES)]
     run_and_replay(POLICIES[policy], rule, crew)
+
+
+def drawing(view, worker, step):
+    return view * (random.random() + torch.rand(len(view))) + float(np.random.rand())
+
+
+def test_what_a_task_draws_is_drawn_again_by_the_replay(crew):
+    run_and_replay(tg.Async(), "gap_aware", crew, task=tg.FunctionTask(torch.ones(12), drawing))
 
 
 @pytest.mark.stress

@@ -19,7 +19,7 @@ from tardigrad.rules import Rule, mean
 from tardigrad.schedule import Recorder, Schedule, traffic
 from tardigrad.schedule.schedule import Ints
 from tardigrad.tasks import Task, Turn
-from tardigrad.tensors import named, restored
+from tardigrad.tensors import named, not_finite, restored
 
 
 class _Computed(NamedTuple):
@@ -166,7 +166,11 @@ class Exact:
             value = float(loss)
             if not math.isfinite(value):
                 raise Diverged(self.updates, worker, value)
-            computed = _Computed(self.rule.prepare(grad), view, value, buffers)
+            grad = self.rule.prepare(grad)
+            wrong = not_finite(grad)
+            if wrong is not None:
+                raise Diverged(self.updates, worker, wrong, "a gradient")
+            computed = _Computed(grad, view, value, buffers)
             self._computed[row] = computed
         return computed
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import torch
-
 from tardigrad.checks import count, one_of, require
 from tardigrad.clusters import Cluster
 from tardigrad.engine.choose import ENGINES, Engine, Execution, choose
@@ -20,6 +18,7 @@ from tardigrad.rules import Gap, Rule
 from tardigrad.schedule import Schedule, check_control, schedule, traffic, validate
 from tardigrad.tasks import Task
 from tardigrad.tasks.checks import check_parameters
+from tardigrad.tensors import not_finite
 from tardigrad.used_code import used_code
 
 MEASURES = ("gap", "b_staleness")
@@ -120,16 +119,15 @@ def drive(
     while True:
         updates, last = execution.updates, execution.finished
         if evaluate_every and (last or updates % evaluate_every == 0):
-            check_finite(execution)
             record_evaluation(execution, splits, time.perf_counter() - started)
         if checkpoint is not None and (
             last or (checkpoint_every and updates and updates % checkpoint_every == 0)
         ):
-            check_finite(execution)  # the last good checkpoint must stay
             save(execution, checkpoint, code)
         if last:
             return execution.run()
         execution.advance_to(min([execution.total, *(updates - updates % n + n for n in stops)]))
+        check_finite(execution)  # before it is saved: the last good checkpoint must stay
         if watch is not None:
             watch(Tick(execution.updates, execution.total, execution.history.loss[-1]))
 
@@ -226,12 +224,12 @@ def check_measures(measures: Sequence[str]) -> None:
 
 
 def check_finite(execution: Execution) -> None:
-    params = execution.params
-    bad = ~torch.isfinite(params)
-    if bool(bad.any()):
-        schedule, value = execution.schedule, float(params[bad][0])
+    """What no loss and no gradient told: those may be finite, or the task gives no loss."""
+    wrong = not_finite(execution.params)
+    if wrong is not None:
+        schedule = execution.schedule
         worker = int(schedule.worker[schedule.group(execution.position - 1)[0]])
-        raise Diverged(execution.updates, worker, value, "a parameter")
+        raise Diverged(execution.updates, worker, wrong, "a parameter")
 
 
 def divide(

@@ -7,6 +7,7 @@ nobody.
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple

@@ -12,7 +12,7 @@ Say = Callable[[str], None]
 
 
 class Diverged(ArithmeticError):
-    """The loss, or a parameter, became NaN or infinite."""
+    """The loss, a gradient or a parameter became NaN or infinite."""
 
     def __init__(self, update: int, worker: int, value: float, what: str = "the loss") -> None:
         self.update, self.worker, self.value, self.what = update, worker, value, what

@@ -48,6 +48,7 @@ def drive_together(
 def _look_at(replica: Replica, evaluates: bool, splits: Sequence[str], wall_s: float) -> None:
     if replica.diverged is not None:
         raise replica.diverged
-    if evaluates:
+    if replica.position:
         check_finite(replica)
+    if evaluates:
         record_evaluation(replica, splits, wall_s)

@@ -16,7 +16,7 @@ import torch
 
 from tardigrad.checks import count, require
 from tardigrad.clusters import StepTimes, TimedCluster
-from tardigrad.engine import History, Run
+from tardigrad.engine import Diverged, History, Run
 from tardigrad.engine.execute import divide
 from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
@@ -32,6 +32,7 @@ from tardigrad.runtime.recovery import Recovered
 from tardigrad.runtime.server import Snapshot
 from tardigrad.runtime.setup import Setup
 from tardigrad.tasks import Task
+from tardigrad.tensors import not_finite
 
 RECORD = "record.json"
 RECORDS = "evaluations.jsonl"
@@ -158,6 +159,10 @@ def train(
         plain["recoveries"] = driver.recoveries
         _write(place / RECORD, {**plain, "began_s": began_s, "finished": True})
         history = History(evaluation.finish(losses, origin_s) if evaluation else [], losses)
+        wrong = not_finite(ended.theta)
+        if wrong is not None:
+            worker = int(schedule.worker[schedule.group_rows[-1]])
+            raise Diverged(updates, worker, wrong, "a parameter")
         return Run(ended.theta, history, schedule, ended.buffers, ended.average)
     finally:
         if folder is None:

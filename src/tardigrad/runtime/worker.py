@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import ray
 import torch
-from torch import Tensor
 
 from tardigrad.allocation import keep_freed_memory
 from tardigrad.engine import Diverged
@@ -29,6 +28,7 @@ from tardigrad.runtime.standing import Where
 from tardigrad.runtime.timers import Timers
 from tardigrad.runtime.transport import Laid, Taken, Tray, count_pieces, received
 from tardigrad.tasks import Turn
+from tardigrad.tensors import not_finite
 
 PATIENCE = 10
 """Gradients in a row that may be NaN or infinite before the run is called diverged."""
@@ -293,7 +293,7 @@ class Worker:
         loss, grad, buffers = setup.task.gradient(self._view, Turn(self.worker, step, row))
         grad = setup.rule.prepare(grad)
         value = float(loss)
-        finite = math.isfinite(value) and _finite(grad)
+        finite = math.isfinite(value) and not_finite(grad) is None
         imposed_s = self._imposed(begin.start_s, step)
         self._busy_s += time.perf_counter() - began
         with self._lock:  # a shard that comes back has its claims on slots made anew
@@ -347,8 +347,3 @@ class Worker:
         self._late_steps += worked_s > step_s
         time.sleep(max(0.0, step_s - self._behind_s - worked_s))
         return step_s
-
-
-def _finite(grad: Tensor) -> bool:
-    """Whether all numbers are finite. A finite sum proves it; an overflowing one proves nothing."""
-    return math.isfinite(float(grad.sum())) or bool(torch.isfinite(grad).all())

@@ -24,7 +24,7 @@ from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule, traffic
 from tardigrad.schedule.schedule import Ints
 from tardigrad.tasks import Task
-from tardigrad.tensors import named, restored
+from tardigrad.tensors import named, not_finite, restored
 
 
 @dataclass
@@ -32,8 +32,11 @@ class _Held:
     """A piece of computed gradients, and how often its rows will still be applied."""
 
     computed: Computed
-    losses: list[float]
     uses: int
+
+    def __post_init__(self) -> None:
+        self.losses: list[float] = self.computed.losses.tolist()
+        self.wrong = _not_finite_rows(self.computed.grads)
 
 
 class Fast:
@@ -150,7 +153,7 @@ class Fast:
             self._next_piece += 1
 
     def _hold(self, piece: int, computed: Computed, rows: Ints, uses: int) -> None:
-        self._held[piece] = _Held(computed, computed.losses.tolist(), uses)
+        self._held[piece] = _Held(computed, uses)
         for index, row in enumerate(rows.tolist()):
             self._where[row] = (piece, index)
 
@@ -231,10 +234,13 @@ class Fast:
             losses = []
             for row in rows:
                 piece, index = self._where[row]
-                losses.append(self._held[piece].losses[index])
+                held, update = self._held[piece], int(self._done[group])
+                losses.append(held.losses[index])
                 if not math.isfinite(losses[-1]):
-                    worker = int(schedule.worker[row])
-                    raise Diverged(int(self._done[group]), worker, losses[-1])
+                    raise Diverged(update, int(schedule.worker[row]), losses[-1])
+                if index in held.wrong:
+                    worker, wrong = int(schedule.worker[row]), held.wrong[index]
+                    raise Diverged(update, worker, wrong, "a gradient")
             if schedule.group_shard[group]:
                 continue
             self.history.loss.append(sum(losses) / len(losses))
@@ -329,8 +335,16 @@ class Fast:
             at = f"piece.{name}"
             kept = tuple(tensors[f"{at}.2.{i}"] for i in range(statistics))
             computed = Computed(tensors[f"{at}.0"], tensors[f"{at}.1"], kept)
-            self._held[int(name)] = _Held(computed, computed.losses.tolist(), uses)
+            self._held[int(name)] = _Held(computed, uses)
         self._where = {row: (piece, index) for row, piece, index in facts["where"]}
+
+
+def _not_finite_rows(grads: Tensor) -> dict[int, float]:
+    """The first NaN or infinity of each row that has one."""
+    found = {}
+    if not math.isfinite(float(grads.sum())):
+        found = {row: not_finite(grad) for row, grad in enumerate(grads)}
+    return {row: wrong for row, wrong in found.items() if wrong is not None}
 
 
 def _updates_at(schedule: Schedule) -> Ints:

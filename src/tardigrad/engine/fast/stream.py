@@ -28,7 +28,7 @@ from tardigrad.engine.run import Diverged, History, Run
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule, traffic
 from tardigrad.tasks import ModuleTask
-from tardigrad.tensors import named
+from tardigrad.tensors import named, not_finite
 
 DRAWN = 1024
 """Gradients whose samples are drawn at a time."""
@@ -126,6 +126,8 @@ class Stream:
             stop,
         )
         self.history.loss += self._losses[self.position - begin : stop - begin]
+        if not_finite(self.theta) is not None:
+            self._look_for_gradient(begin, stop)
         self.position = stop
         self._batch += stop == end
 
@@ -172,6 +174,15 @@ class Stream:
             if not math.isfinite(loss):
                 worker = int(self.schedule.worker[self._first[update]])
                 raise Diverged(update, worker, loss)
+
+    def _look_for_gradient(self, begin: int, stop: int) -> None:
+        """Name the gradient that made θ NaN or infinite, if there is one among this batch's."""
+        for update in range(self.position, stop):
+            for piece in self._grads:
+                wrong = not_finite(piece[update - begin])
+                if wrong is not None:
+                    worker = int(self.schedule.worker[self._first[update]])
+                    raise Diverged(update, worker, wrong, "a gradient")
 
     # -- saving
 
