@@ -58,8 +58,10 @@ def load_schedule(path: Path) -> Schedule:
 
 
 def schedule_digest(schedule: Schedule) -> str:
-    """The SHA-256 of everything the schedule says."""
-    return _digest(*_parts(schedule))
+    """The SHA-256 of everything that an execution reads: all but what was sent beyond the rule,
+    so that a run that was begun when that was not recorded can go on."""
+    arrays, plain = _parts(schedule)
+    return _digest({n: a for n, a in arrays.items() if n not in _OPTIONAL}, plain)
 
 
 def _parts(schedule: Schedule) -> tuple[dict[str, "np.ndarray[Any, Any]"], str]:

@@ -218,7 +218,7 @@ class Schedule:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of everything it says, as its file carries it."""
+        """The SHA-256 of everything that an execution of it depends on."""
         from tardigrad.schedule.files import schedule_digest
 
         return schedule_digest(self)
