@@ -155,8 +155,11 @@ def test_dana_forgets_a_worker_that_leaves() -> None:
     ahead = theta - LR * 0.5 * (1.5 * grads[0] + grads[2])
     assert torch.allclose(shard.sent, ahead, rtol=0, atol=1e-15)
     # It comes back as one who was never there.
+    shard.join(1)
     shard.apply([Arrived(1, grads[1], START, 0)])
     assert torch.allclose(shard.theta, theta - LR * grads[1], rtol=0, atol=1e-15)
+    ahead = shard.theta - LR * 0.5 * (1.5 * grads[0] + grads[1] + grads[2])
+    assert torch.allclose(shard.sent, ahead, rtol=0, atol=1e-15)
 
 
 def test_a_schedule_with_leavers_tells_the_rule() -> None:

@@ -274,7 +274,8 @@ class GapAware(HeavyBall):
 
 
 class Dana(Reference):
-    """v_i per worker; `kind` is what the gradient is divided by: nothing, τ or G."""
+    """v_i per worker; `kind` is what the gradient is divided by: nothing, τ or G. What is sent
+    looks ahead by γ times what θ would move if every worker's v came in groups like the last."""
 
     def __init__(self, kind: str, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
         super().__init__(weight_decay)
@@ -283,6 +284,7 @@ class Dana(Reference):
     def start(self, theta: Vector) -> None:
         super().start(theta)
         self.v: dict[int, Vector] = {}
+        self.last_group = 1
         self.gap = GapStatistics(None, 0.0, None)
 
     def update(self, pushes: Sequence[Push], now: Now) -> None:
@@ -305,13 +307,17 @@ class Dana(Reference):
             steps.append(self.v[push.worker])
         for i, step in enumerate(average(steps)):
             self.theta[i] -= now.lr * step
+        self.last_group = len(pushes)
+
+    def leave(self, worker: int) -> None:
+        self.v.pop(worker, None)
 
     def _next(self, worker: int, grad: Vector) -> Vector:
         return [self.momentum * v + g for v, g in zip(self.v[worker], grad, strict=True)]
 
     def sent(self, now: Now) -> Vector:
         return [
-            t - now.lr * self.momentum * sum(v[i] for v in self.v.values())
+            t - now.lr * self.momentum * sum(v[i] for v in self.v.values()) / self.last_group
             for i, t in enumerate(self.theta)
         ]
 

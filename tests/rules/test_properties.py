@@ -77,7 +77,7 @@ def test_a_rule_changes_none_of_its_inputs(name: str) -> None:
         inputs = [*named((theta, state, owns, pushes), "in").values(), now.lr, now.lr_max]
         before = [tensor.clone() for tensor in inputs]
         out = rule.apply(theta, state, owns, (0, 1), pushes, now, LAYOUT)
-        rule.send(out[0], out[1], now)
+        rule.send(out[0], out[1], now, 2)
         rule.leave(out[1], out[2][0])
         rule.prepare(pushes[0].grad)
         assert all(torch.equal(a, b) for a, b in zip(before, inputs, strict=True))
@@ -110,7 +110,7 @@ class MutatingSgd(Sgd):
         new, *others = super().step(theta, *rest)
         return (theta.copy_(new) if self.where == "step" else new, *others)
 
-    def send(self, theta: Tensor, state: Any, now: Now) -> Tensor:
+    def send(self, theta: Tensor, state: Any, now: Now, gradients: int) -> Tensor:
         return theta.mul_(0.9) if self.where == "send" else theta
 
 

@@ -13,6 +13,7 @@ from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.runtime.cut import begin_cut, cut_file, finish_cut
 from tardigrad.runtime.log import read_log
 from tardigrad.runtime.merge import merge
+from tardigrad.runtime.messages import Event
 from tardigrad.runtime.recovery import Recovered
 from tardigrad.schedule import validate
 from tardigrad.tasks import TASKS
@@ -103,6 +104,42 @@ def test_recovery_from_a_cut_equals_recovery_from_the_beginning(tmp_path):
     assert waiting
     for server, recovered in zip(cluster.servers, Recovered(setup).servers, strict=True):
         assert same_state(server, recovered)
+
+
+def test_a_gradient_that_waits_while_its_worker_leaves_leaves_no_rows(tmp_path):
+    """The shards, what is recovered from a cut just after, and the replay are the same bits."""
+    setup = make_setup(TASK, RULES["dana_ga"], tg.SoftSync(groups=1, wait=False), tmp_path)
+    left = []
+
+    def look(cluster):
+        waits = all(any(p.worker == 2 for p in s.control.rows.values()) for s in cluster.servers)
+        received = [server.control.received for server in cluster.servers]
+        if not left and sum(cluster.events) > 40 and waits and received[0] == received[1]:
+            left.append(2)
+            for shard in range(2):
+                cluster.handle(shard, Event("leave", float(cluster.now), (2,)))
+            cluster.workers[2].begun = None
+            for channel in [key for key in cluster.channels if key[1] == 2]:
+                del cluster.channels[channel]
+            begin_cut(tmp_path, 0)
+            for shard, server in enumerate(cluster.servers):
+                facts = {**server.facts(), "events": cluster.events[shard]}
+                save_checkpoint(cut_file(tmp_path, 0, shard), server.tensors(), facts)
+            finish_cut(tmp_path, 0, cluster.events)
+
+    cluster = Cluster(setup, seed=1, after_event=look)
+    cluster.run()
+    assert left
+    for server, recovered in zip(cluster.servers, Recovered(setup).servers, strict=True):
+        assert same_state(server, recovered)
+        owns, state = server.shard.owns, server.shard.state.optimizer
+        assert sorted(owns) == [0, 1]
+        total = sum(own.optimizer.velocity for own in owns.values())
+        assert torch.allclose(state.velocity_sum, total, rtol=0, atol=1e-5)
+    schedule = merge([read_log(setup.log_path(s)) for s in range(2)], workers=3).schedule
+    replayed = tg.execute(schedule, TASK, setup.rule, engine="exact")
+    params = torch.cat([server.shard.theta for server in cluster.servers])
+    assert torch.equal(replayed.params, params)
 
 
 def test_a_broken_last_line_is_as_if_it_had_not_happened(tmp_path):

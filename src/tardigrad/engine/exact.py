@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -29,6 +29,13 @@ class _Computed(NamedTuple):
     view: Tensor
     loss: float
     buffers: tuple[Tensor, ...]
+
+
+class Members(Protocol):
+    """A shard as far as it hears of workers that come and go."""
+
+    def join(self, worker: int) -> None: ...
+    def leave(self, worker: int) -> None: ...
 
 
 class Exact:
@@ -130,7 +137,7 @@ class Exact:
     def advance(self) -> None:
         """Apply the next group."""
         schedule, group = self.schedule, self.position
-        self._leave(group)
+        self._follow_members(group)
         at = int(schedule.group_shard[group])
         rows = schedule.group(group).tolist()
         self._apply(at, rows, float(schedule.group_scale[group]))
@@ -211,17 +218,9 @@ class Exact:
                     uses[row] += 1
         return uses
 
-    def _leave(self, group: int) -> None:
+    def _follow_members(self, group: int) -> None:
         """Workers that left before this group take their rows with them."""
-        schedule = self.schedule
-        while (
-            self._member < len(schedule.member_after)
-            and schedule.member_after[self._member] <= group
-        ):
-            if not schedule.member_joined[self._member]:
-                for shard in self.shards:
-                    shard.leave(int(schedule.member_worker[self._member]))
-            self._member += 1
+        self._member = follow_members(self.schedule, self._member, group, self.shards)
 
     def run(self) -> Run:
         """What there is now, as a result."""
@@ -305,6 +304,20 @@ class Exact:
                 loss,
                 tuple(tensors[f"{at}.buffers.{i}"] for i in range(buffers)),
             )
+
+
+def follow_members(schedule: Schedule, done: int, group: int, shards: Sequence[Members]) -> int:
+    """Tell the shards who came and went before this group, after the first `done` of them; how many
+    that makes."""
+    while done < len(schedule.member_after) and schedule.member_after[done] <= group:
+        worker = int(schedule.member_worker[done])
+        for shard in shards:
+            if schedule.member_joined[done]:
+                shard.join(worker)
+            else:
+                shard.leave(worker)
+        done += 1
+    return done
 
 
 def check_fits(ours: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:

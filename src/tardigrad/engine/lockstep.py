@@ -150,6 +150,11 @@ class Lockstep(Exact):
             for shard in self.shards:
                 shard.leave(worker)
 
+    def joined(self, worker: int) -> None:
+        if self._recalled is None:
+            for shard in self.shards:
+                shard.join(worker)
+
     # Saving and going on.
 
     def tensors(self) -> dict[str, Tensor]:
@@ -242,7 +247,9 @@ class _Live(Recorder):
 
     def member(self, worker: int, joined: bool, now_s: float) -> None:
         super().member(worker, joined, now_s)
-        if not joined:
+        if joined:
+            self._execution.joined(worker)
+        else:
             self._execution.left(worker)
 
     def hold(self, row: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from tardigrad.checks import require
 from tardigrad.layout import Layout
 from tardigrad.rules import Push, Rule, RuleOwn
 from tardigrad.schedules import Progress
@@ -45,6 +46,8 @@ class Shard:
         self.theta = theta
         self.state = rule.start(theta, layout)
         self.owns: dict[int, RuleOwn] = {}
+        self.left: set[int] = set()
+        """Workers that have gone; a gradient of theirs may still come."""
         self.version = 0
         self.samples = 0
         self.sent = theta
@@ -65,18 +68,27 @@ class Shard:
             theta, state, new_owns = self.rule.apply(
                 self.theta, self.state, owns, slots, pushes, now, self.layout
             )
+        for worker, own in zip(workers, new_owns, strict=True):
+            if worker in self.left:
+                state = self.rule.leave(state, own)
+            else:
+                self.owns[worker] = own
         with _unchanged(theta, state):
-            sent = self.rule.send(theta, state, now._replace(out=None))
+            sent = self.rule.send(theta, state, now._replace(out=None), len(pushes))
         self.theta, self.state, self.sent = theta, state, sent
-        self.owns |= dict(zip(workers, new_owns, strict=True))
         self.version += 1
         self.samples += sum(a.gradients for a in arrived) * self.batch_size
 
     def leave(self, worker: int) -> None:
-        """A worker has gone for good; what is sent changes with the next update."""
+        """A worker has gone; what is sent changes with the next update."""
+        self.left.add(worker)
         own = self.owns.pop(worker, None)
         if own is not None:
             self.state = self.rule.leave(self.state, own)
+
+    def join(self, worker: int) -> None:
+        """A worker has come, perhaps again; its rows start anew."""
+        self.left.discard(worker)
 
     def _own(self, worker: int) -> RuleOwn:
         own = self.owns.get(worker)
@@ -91,14 +103,31 @@ class Shard:
         return out
 
     def facts(self) -> dict[str, Any]:
-        return {"version": self.version, "samples": self.samples, "owners": list(self.owns)}
+        return {
+            "version": self.version,
+            "samples": self.samples,
+            "owners": list(self.owns),
+            "left": sorted(self.left),
+        }
 
     def restore(self, prefix: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         self.theta, self.sent = tensors[f"{prefix}.theta"], tensors[f"{prefix}.sent"]
         self.state = restored(self.state, tensors, f"{prefix}.state")
         own = self.rule.start_own(self.theta, self.layout)
         self.owns = {w: restored(own, tensors, f"{prefix}.own.{w}") for w in facts["owners"]}
+        self.left = saved_left(facts, own)
         self.version, self.samples = facts["version"], facts["samples"]
+
+
+def saved_left(facts: Mapping[str, Any], own: RuleOwn) -> set[int]:
+    """The workers that had left when these facts were saved; `own` are any worker's rows."""
+    require(
+        "left" in facts or not named(own, ""),
+        "the checkpoint was made by tardigrad 0.1, which did not save which workers had left, and "
+        "this rule keeps numbers per worker, so it cannot go on from there: start again in a new "
+        "folder",
+    )
+    return set(facts.get("left", ()))
 
 
 @contextmanager

@@ -24,9 +24,15 @@ class Dana(Optimizer[DanaState, DanaOwn]):
     """v_i ← γ v_i + p; θ ← θ − η v_i; sent to worker i: θ − η γ Σ_j v_j.
 
     Symbols: v_i the buffer of worker i, p the (corrected) gradient; Σ_j v_j is kept as a running
-    sum. In a group every worker's buffer takes its own gradient, then θ ← θ − η·mean of v_i.
-    With one worker the sent vector follows torch's Nesterov trajectory. A worker that leaves takes
-    its v_i out of the sum.
+    sum. With one worker the sent vector follows torch's Nesterov trajectory.
+
+    Choices:
+        Groups: in an update of M gradients every worker's buffer takes its own, and
+        θ ← θ − η·scale·mean of their v_i, so what is sent after it looks ahead by that much:
+        θ − η γ·scale·Σ_j v_j / M. With equal gradients, Sync of λ workers is then one worker; with
+        Σ_j v_j alone the look-ahead is λ times too far, and diverges.
+        Absences: a worker that leaves takes its v_i out of the sum, and a gradient of it that is
+        applied afterwards moves θ but leaves no v_i behind.
 
     Gap-Aware paper, Alg. 6 (7 and 8 with the corrections).
     """
@@ -66,8 +72,8 @@ class Dana(Optimizer[DanaState, DanaOwn]):
     def peek(self, state: DanaState, own: DanaOwn, grad: Tensor, now: Now) -> Tensor:
         return own.velocity.mul(self.momentum).add(grad)
 
-    def send(self, theta: Tensor, state: DanaState, now: Now) -> Tensor:
-        return torch.addcmul(theta, state.velocity_sum, -(now.lr * self.momentum))
+    def send(self, theta: Tensor, state: DanaState, now: Now, gradients: int) -> Tensor:
+        return torch.addcmul(theta, state.velocity_sum, -(now.lr * self.momentum / gradients))
 
     def leave(self, state: DanaState, own: DanaOwn) -> DanaState:
         return DanaState(state.velocity_sum - own.velocity)

@@ -162,8 +162,9 @@ class Optimizer(_SaysAnew, ABC, Generic[State, Own]):
             f'{type(self).__name__} keeps no previous step: use step="tentative" with it'
         )
 
-    def send(self, theta: Tensor, state: State, now: Now) -> Tensor:
-        """What a worker receives: θ itself, but for look-ahead rules."""
+    def send(self, theta: Tensor, state: State, now: Now, gradients: int) -> Tensor:
+        """What a worker receives after an update of so many gradients: θ itself, but for look-ahead
+        rules."""
         return theta
 
     def leave(self, state: State, own: Own) -> State:
@@ -327,9 +328,9 @@ class Rule:
         rows = tuple(RuleOwn(c, o) for c, o in zip(own_rows, own_steps, strict=True))
         return theta, RuleState(corrected, stepped, state.average), rows
 
-    def send(self, theta: Tensor, state: RuleState, now: Now) -> Tensor:
-        """What workers receive after this update: their next view."""
-        return self.optimizer.send(theta, state.optimizer, now)
+    def send(self, theta: Tensor, state: RuleState, now: Now, gradients: int) -> Tensor:
+        """What workers receive after this update of so many gradients: their next view."""
+        return self.optimizer.send(theta, state.optimizer, now, gradients)
 
     def leave(self, state: RuleState, own: RuleOwn) -> RuleState:
         """The state once a worker has gone for good."""

@@ -81,9 +81,9 @@ class Server:
 
         `headers` are the pushes that were waiting before the event was decided.
         """
-        if event.kind == "leave":
+        if event.kind in ("join", "leave"):
             (worker,) = event.what
-            self.shard.leave(worker)
+            (self.shard.join if event.kind == "join" else self.shard.leave)(worker)
         for item in decided:
             if isinstance(item, Applied):
                 self._apply(item, headers, event.now_s)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tardigrad.checks import require
-from tardigrad.engine.exact import check_fits
+from tardigrad.engine.exact import check_fits, follow_members
 from tardigrad.engine.fast.gradients import Computed, Gradients, padded
 from tardigrad.engine.fast.lookahead import Batches
 from tardigrad.engine.fast.shard import FastShard
@@ -182,7 +182,7 @@ class Fast:
             if begin < after < stop
         ]
         for low, high in zip([begin, *cuts], [*cuts, stop], strict=True):
-            self._leave(low)
+            self._follow_members(low)
             self._record(low, high)
             for s in range(schedule.shards):
                 groups = np.arange(low, high)
@@ -199,7 +199,7 @@ class Fast:
         while at < len(groups):
             group = int(groups[at])
             rows = schedule.group(group).tolist()
-            if not self._windows or len(rows) > 1:
+            if not self._windows or len(rows) > 1 or int(schedule.worker[rows[0]]) in shard.left:
                 where = [self._where[row] for row in rows]
                 grads = [self._held[piece].computed.grads[index, part] for piece, index in where]
                 self._gap(s, rows)
@@ -212,7 +212,7 @@ class Fast:
                 worker = int(schedule.worker[row])
                 if self._sizes[groups[at]] > 1 or self._where[row][0] != piece:
                     break
-                if worker in workers and shard.owns:
+                if worker in shard.left or (worker in workers and shard.owns):
                     break
                 places.append(self._where[row][1])
                 workers.append(worker)
@@ -263,17 +263,9 @@ class Fast:
             if not held.uses:
                 del self._held[piece]
 
-    def _leave(self, group: int) -> None:
+    def _follow_members(self, group: int) -> None:
         """Workers that left before this group take their rows with them."""
-        schedule = self.schedule
-        while (
-            self._member < len(schedule.member_after)
-            and schedule.member_after[self._member] <= group
-        ):
-            if not schedule.member_joined[self._member]:
-                for shard in self.shards:
-                    shard.leave(int(schedule.member_worker[self._member]))
-            self._member += 1
+        self._member = follow_members(self.schedule, self._member, group, self.shards)
 
     # -- saving
 

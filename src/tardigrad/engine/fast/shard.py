@@ -11,6 +11,7 @@ from tardigrad.engine.fast.gradients import padded
 from tardigrad.engine.fast.slots import UNREAD, VersionSlots
 from tardigrad.engine.fast.tables import scalar_table
 from tardigrad.engine.kernels import CppKernel, Program
+from tardigrad.engine.shard import saved_left
 from tardigrad.layout import Layout
 from tardigrad.rules import Now, Push, Rule
 from tardigrad.schedule import Schedule
@@ -51,6 +52,8 @@ class FastShard:
         self._start_own = list(named(own, "").values())
         self.owns = [rows_of(start, schedule.workers) for start in self._start_own]
         self.came = np.zeros(schedule.workers, dtype=bool)
+        self.left: set[int] = set()
+        """Workers that have gone; a gradient of theirs may still come."""
         mine = np.nonzero(schedule.group_shard == shard)[0]
         self._read = schedule.read[:, shard]
         self._worker = schedule.worker
@@ -108,19 +111,24 @@ class FastShard:
         theta, state, new_owns = self.rule.apply(
             self.theta, self.state, owns, slots, pushes, now, self.layout
         )
-        sent = self.rule.send(theta, state, now)
+        for worker, own in zip(workers, new_owns, strict=True):
+            if worker in self.left:
+                state = self.rule.leave(state, own)
+        sent = self.rule.send(theta, state, now, len(pushes))
         # Copied first, because an output may be one of the buffers written below.
         theta, sent = theta.clone(), sent.clone()
         for old, new in zip(named(self.state, "").values(), _leaves(state), strict=True):
             old.copy_(new)
         for worker, own in zip(workers, new_owns, strict=True):
+            if worker in self.left:
+                continue
+            self.came[worker] = True
             for table, new in zip(self.owns, _leaves(own), strict=True):
                 table[worker] = new
         self.theta.copy_(theta)
         self.version += 1
         if self.slots.of[self.version] != UNREAD:
             self.views[self.slots.of[self.version]] = sent
-        self.came[workers] = True
 
     def gathered(self, rows: Ints) -> Tensor:
         """The versions that these rows read, in rows of their own that are `padded`."""
@@ -133,7 +141,8 @@ class FastShard:
         return float(distance) / float(np.sqrt(len(view)))
 
     def leave(self, worker: int) -> None:
-        """A worker has gone for good; its rows start anew if it comes back."""
+        """A worker has gone; its rows start anew if it comes back."""
+        self.left.add(worker)
         if not self.came[worker]:
             return
         state = copied(self.rule.leave(self.state, self._own_of(worker)))
@@ -142,6 +151,9 @@ class FastShard:
         for table, start in zip(self.owns, self._start_own, strict=True):
             table[worker] = start
         self.came[worker] = False
+
+    def join(self, worker: int) -> None:
+        self.left.discard(worker)
 
     def _own_of(self, worker: int) -> Any:
         names = named(self._own, "own")
@@ -164,10 +176,11 @@ class FastShard:
         return out
 
     def facts(self) -> dict[str, Any]:
-        return {"version": self.version, "came": np.nonzero(self.came)[0].tolist()}
+        came = np.nonzero(self.came)[0].tolist()
+        return {"version": self.version, "came": came, "left": sorted(self.left)}
 
     def restore(self, prefix: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        self.version = facts["version"]
+        self.version, self.left = facts["version"], saved_left(facts, self._own)
         self.came[facts["came"]] = True
         for name, tensor in self.numbers(prefix).items():
             tensor.copy_(tensors[name])

@@ -47,7 +47,7 @@ def check_pure(rule: Rule, dtype: torch.dtype) -> None:
         )
         now = Now(scalar * 0.1, scalar * 0.1, correction, optimizer)
         after = rule.apply(theta, state, (own,), (0,), (Push(grad, view, scalar * 2),), now, layout)
-        sent = rule.send(after[0], after[1], now)
+        sent = rule.send(after[0], after[1], now, 1)
         if before != [tensor._version for tensor in inputs]:
             raise ValueError(
                 "the rule is not pure: it changed one of its inputs in place, and the fast engine "

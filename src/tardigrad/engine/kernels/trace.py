@@ -125,7 +125,7 @@ def trace(rule: Rule, dtype: torch.dtype) -> Program:
             now,
             layout,
         )
-        sent = rule.send(new_theta, new_state, now)
+        sent = rule.send(new_theta, new_state, now, 1)
         after = [t for n, t in named(new_state, "s").items() if n not in empty]
         return [new_theta, *after, *named(new_own, "o").values(), sent]
 
