@@ -91,7 +91,6 @@ class Mutating(Correction[Nothing, Nothing]):
     """Changes what it was given."""
 
     what: str
-    needs_view = True
 
     def correct(
         self, theta: Tensor, state: Nothing, own: Nothing, push: Push, now: Now, layout: Layout
@@ -228,10 +227,10 @@ def test_layers_survive_sharding_by_tensor() -> None:
 
 def test_norms_over_what_a_shard_does_not_hold_are_refused() -> None:
     schedule = tg.Schedule.from_order(order(5), WORKERS, shards=2)
-    with pytest.raises(ValueError, match=r'per="global".*shards = 1'):
+    with pytest.raises(ValueError, match=r'Gap .*scope "model".*shards = 1'):
         tg.execute(schedule, task(), TABLE["gap_aware global"], engine="exact")
     schedule = tg.Schedule.from_order(order(5), WORKERS, shards=3)
-    with pytest.raises(ValueError, match=r'per="layer".*shard_by = "tensor"'):
+    with pytest.raises(ValueError, match=r'Gap .*scope "tensor".*shard_by = "tensor"'):
         tg.execute(schedule, task(), TABLE["gap_aware layer"], engine="exact")
 
 

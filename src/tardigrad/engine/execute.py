@@ -11,10 +11,11 @@ from tardigrad.engine.choose import ENGINES, Engine, Execution, choose
 from tardigrad.engine.lockstep import Lockstep
 from tardigrad.engine.resume import CHECKPOINT, restore, save, saved_chunk
 from tardigrad.engine.run import Diverged, Run, Say
+from tardigrad.engine.scope import check_scope
 from tardigrad.layout import Sharding
 from tardigrad.links import Link
 from tardigrad.policies import Async, Policy
-from tardigrad.rules import Gap, Rule
+from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule, check_control, schedule, traffic, validate
 from tardigrad.tasks import Task
 from tardigrad.tasks.checks import check_parameters
@@ -235,21 +236,8 @@ def check_finite(execution: Execution) -> None:
 def divide(
     task: Task, rule: Rule, shards: int, shard_by: Literal["slice", "tensor"] = "slice"
 ) -> Sharding:
-    """How a task's parameters are divided over shards, as far as they and the rule allow it.
-
-    A norm over a tensor or over all parameters needs them on one shard.
-    """
+    """How a task's parameters are divided over shards, as far as they and the rule allow it."""
     check_parameters(task.start())
     sharding = Sharding.divide(task.layout, shards, shard_by)
-    per = rule.correction.per if isinstance(rule.correction, Gap) else "parameter"
-    require(
-        per != "global" or sharding.shards == 1,
-        f'per="global" takes the norm of all parameters, but {sharding.shards} shards hold a part '
-        'each: use shards = 1, or per="layer" with shard_by = "tensor"',
-    )
-    require(
-        per != "layer" or sharding.whole_tensors,
-        'per="layer" takes the norm of each tensor, but shards cut through tensors: '
-        'use shard_by = "tensor"',
-    )
+    check_scope(rule, sharding, task.start().dtype)
     return sharding

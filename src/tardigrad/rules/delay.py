@@ -43,8 +43,6 @@ class DelayCompensation(Correction[DelayState, DelayOwn]):
     mean_square_decay: float = 0.95
     mean_square: Literal["worker", "server"] = "worker"
 
-    needs_view = True
-
     def __post_init__(self) -> None:
         not_negative("lam", self.lam)
         fraction("mean_square_decay", self.mean_square_decay)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tardigrad.checks import not_negative, one_of, positive
 from tardigrad.layout import Layout
-from tardigrad.rules.rule import Correction, Nothing, Now, Peek, Push, Signal
+from tardigrad.rules.rule import Correction, Nothing, Now, Peek, Push, Scope, Signal
 
 DECAY = 0.999
 EPS = 1e-8
@@ -49,8 +49,6 @@ class Gap(Correction[GapState, Nothing]):
     max_lr: float | None = None
     tolerance: float = 0.0
 
-    needs_view = True
-
     def __post_init__(self) -> None:
         one_of("per", self.per, ("parameter", "layer", "global"))
         one_of("step", self.step, ("previous", "tentative"))
@@ -59,8 +57,10 @@ class Gap(Correction[GapState, Nothing]):
         not_negative("tolerance", self.tolerance)
 
     @property
-    def elementwise(self) -> bool:  # type: ignore[override]
-        return self.per == "parameter"
+    def scope(self) -> Scope | None:  # type: ignore[override]
+        if self.per == "layer":
+            return "tensor"
+        return "model" if self.per == "global" else None
 
     @property
     def takes_means(self) -> bool:  # type: ignore[override]

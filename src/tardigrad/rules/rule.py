@@ -12,7 +12,7 @@ compiled window of updates never recompiles. Everything else is a Python constan
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,10 @@ from tardigrad.schedules import LearningRate, Progress, learning_rate
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Own = TypeVar("Own", bound=tuple[Any, ...])
+Scope = Literal["parameter", "tensor", "model"]
+"""What a correction or an optimizer looks at to change one parameter: that one alone, its whole
+tensor (such as a norm of it), or all parameters. Where it does not say (None), "parameter" is found
+out by tracing its code; the others must be said, and shards are cut so that they hold."""
 
 
 class Nothing(NamedTuple):
@@ -89,9 +93,8 @@ class Correction(_SaysAnew, ABC, Generic[State, Own]):
     group of λ gradients therefore equals one gradient of a λ times larger batch.
     """
 
-    needs_view: bool = False
-    elementwise: bool = True
-    """Whether each parameter's update depends on that parameter alone."""
+    scope: Scope | None = None
+    """What is looked at together; see `Scope`."""
     takes_means: bool = False
     """Whether it is known that a gradient at θ itself, not late, is corrected by a factor that does
     not depend on it, without rows of its worker's own, and that its step is scaled by 1. Then a
@@ -124,6 +127,8 @@ class Correction(_SaysAnew, ABC, Generic[State, Own]):
 class Optimizer(_SaysAnew, ABC, Generic[State, Own]):
     """Makes one step from the signals of a group, in worker order."""
 
+    scope: Scope | None = None
+    """What is looked at together; see `Scope`."""
     takes_means: bool = False
     """Whether it is known that `step` sees nothing of a group but what `combine` makes of it, and
     that θ itself is sent. A subclass says it anew, or it is not known of it."""
@@ -215,14 +220,6 @@ class Rule:
             require(0 < number("ema", self.ema) < 1, f"ema must be in (0, 1), got {self.ema}")
         if self.clip_norm is not None:
             positive("clip_norm", self.clip_norm)
-
-    @property
-    def needs_view(self) -> bool:
-        return self.correction.needs_view
-
-    @property
-    def elementwise(self) -> bool:
-        return self.correction.elementwise
 
     @property
     def takes_means(self) -> bool:

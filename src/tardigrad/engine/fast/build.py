@@ -56,7 +56,7 @@ def build_on_cpu(
     """
     keep_freed_batches()
     theta = task.start()
-    check_pure(rule, theta.dtype)
+    check_pure(rule, theta[sharding.slice(0)], sharding.layouts[0])
     check_suited(schedule, rule, theta, sharding, measures)
     if chunk is None:
         chunk = suitable_chunk(theta)
@@ -106,13 +106,10 @@ def _program(rule: Rule, dtype: torch.dtype, say: Say) -> Program | None:
         program = trace(rule, dtype)
         CppKernel(program, dtype)
     except NotElementwise as why:
-        say(f"updates one by one: {why}")
+        say(f"updates one by one: no kernel for the rule: {why}")
         return None
     except NoCompiler as why:
         raise Unsuited(str(why)) from None
-    except RuntimeError:  # the tracer's own, where Python asks a tensor for its value
-        say("updates one by one: the rule reads numbers out of tensors")
-        return None
     return program
 
 

@@ -126,8 +126,8 @@ class CudaGraphs:
         self._start_views()
         self._grads = torch.zeros_like(self._views)
         self._groups = self._grouped(together, programs)
-        needs_view = any(rule.needs_view for rule in rules)
-        self._moved = (self._grads, self._views) if needs_view else (self._grads,)
+        reads_view = any(program.reads_view for program in programs)
+        self._moved = (self._grads, self._views) if reads_view else (self._grads,)
         self._rows = on_device(place.rows, device)
         self._window = on_device(self._batches.window, device)
         # Samples and losses stand in the order of computing. A batch is padded to its graph's size

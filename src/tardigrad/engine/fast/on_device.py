@@ -143,7 +143,7 @@ def check_captured(
 ) -> ModuleTask:
     """The task, where graphs can execute it; else Unsuited."""
     theta = task.start()
-    check_pure(rule, theta.dtype)
+    check_pure(rule, theta[sharding.slice(0)], sharding.layouts[0])
     check_suited(schedule, rule, theta, sharding, measures)
     why = fits_stages(schedule)
     if why is None and named(rule.start_own(theta, sharding.layouts[0]), ""):
@@ -154,7 +154,7 @@ def check_captured(
         raise Unsuited(why)
     try:
         trace(rule, theta.dtype)
-    except (NotElementwise, RuntimeError) as error:
+    except NotElementwise as error:
         raise Unsuited(f"no kernel for the rule: {error}") from None
     if not isinstance(task, ModuleTask) or task.stochastic:
         raise Unsuited("only modules that draw no random numbers are captured")

@@ -192,9 +192,10 @@ class FastShard:
 
 
 def own_rows_start_alike(rule: Rule, theta: Tensor, layout: Layout) -> bool:
-    """Whether a worker's rows begin the same whatever θ is when it first comes."""
+    """Whether a worker's rows are vectors and begin the same whatever θ is when it first comes."""
     one, other = rule.start_own(theta, layout), rule.start_own(theta + 1, layout)
-    return all(torch.equal(a, b) for a, b in zip(_leaves(one), _leaves(other), strict=True))
+    pairs = zip(_leaves(one), _leaves(other), strict=True)
+    return all(a.dim() == 1 and torch.equal(a, b) for a, b in pairs)
 
 
 def _leaves(tree: Any) -> list[Tensor]:

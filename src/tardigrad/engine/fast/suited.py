@@ -26,17 +26,17 @@ def check_suited(
     if MERGED in schedule.reasons:
         raise Unsuited("a link merged gradients")
     if not own_rows_start_alike(rule, theta[sharding.slice(0)], sharding.layouts[0]):
-        raise Unsuited("the rule's own rows start from θ")
+        raise Unsuited("the rule's own rows start from θ, or are not vectors")
 
 
-def check_pure(rule: Rule, dtype: torch.dtype) -> None:
-    """Refuse a rule that changes its inputs, or gives two results for one input."""
-    size = 6
-    layout = Layout(("a", "b"), ((4,), (2,)))
+def check_pure(rule: Rule, theta: Tensor, layout: Layout) -> None:
+    """Refuse a rule that changes its inputs, or gives two results for one input; `theta` and
+    `layout` are of a shard that it will be used on."""
+    probe = torch.linspace(0.5, 1.5, len(theta), dtype=theta.dtype, device=theta.device)
     scalar = torch.ones((), dtype=torch.float64)
 
     def once() -> list[Tensor]:
-        theta = torch.linspace(0.5, 1.5, size, dtype=dtype)
+        theta = probe.clone()
         state, own = rule.start(theta, layout), rule.start_own(theta, layout)
         grad, view = theta * 0.1, theta - 0.01
         inputs = [theta, grad, view, *named((state, own), "").values()]

@@ -2,10 +2,9 @@
 
 An element-wise rule acts on each parameter alone, so many consecutive updates can run in one
 kernel that keeps θ and the state of an element in registers. The kernel must not be a second copy
-of the maths: here `Rule.apply` and `Rule.send` are traced once on small tensors, and the operations
-found are handed to the emitters. Whatever is 0-dim (rates, bias corrections, staleness) is
-evaluated on the host, for all updates of a run at once, and reaches the kernel as a table of
-coefficients.
+of the maths: `graph` traces `Rule.apply` and `Rule.send`, and here the operations that it found
+become those of the emitters. Whatever is 0-dim (rates, bias corrections, staleness) is evaluated on
+the host, for all updates of a run at once, and reaches the kernel as a table of coefficients.
 """
 
 from collections.abc import Sequence
@@ -14,20 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.fx.experimental.proxy_tensor import make_fx
 
-from tardigrad.layout import Layout
-from tardigrad.rules import Now, Push, Rule
-from tardigrad.schedules import Progress
-from tardigrad.tensors import named, restored
+from tardigrad.engine.kernels.graph import SIZE, NotElementwise, update_graph
+from tardigrad.rules import Rule
 
 aten = torch.ops.aten
-PROBE = 8
-"""Length of the vectors traced on; 0-dim values are told from vectors by it."""
-
-
-class NotElementwise(ValueError):
-    """The rule cannot be written as a window kernel; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,8 @@ class Scalars:
         }
         for node in self._nodes:
             if node.op == "get_attr":
-                known[node] = getattr(self._graph, str(node.target))
+                # As long as the others, so that types promote as they do among 0-dim tensors.
+                known[node] = getattr(self._graph, str(node.target)).expand(len(values))
             else:
                 args = fx.node.map_arg(node.args, lambda n: known[n])
                 kwargs = fx.node.map_arg(node.kwargs, lambda n: known[n])
@@ -87,60 +78,14 @@ class Scalars:
 
 
 def trace(rule: Rule, dtype: torch.dtype) -> Program:
-    """The program of one update from one gradient."""
-    if not rule.elementwise:
-        raise NotElementwise("the rule takes norms over several parameters")
-    layout = Layout.flat(PROBE)
-    theta = torch.linspace(0.5, 1.5, PROBE, dtype=dtype)
-    state, own = rule.start(theta, layout), rule.start_own(theta, layout)
-    state_tensors = [t for t in named(state, "").values() if t.numel()]
-    empty = {n: t for n, t in named(state, "s").items() if not t.numel()}
-    own_tensors = list(named(own, "").values())
-    scalar = torch.ones((), dtype=torch.float64)
-    first = rule.scalars(Progress(epoch_size=1))
-    host = [scalar.clone() for _ in range(len(first.correction) + len(first.optimizer))]
-
-    def update(
-        theta: Tensor,
-        grad: Tensor,
-        view: Tensor,
-        states: list[Tensor],
-        owns: list[Tensor],
-        staleness: Tensor,
-        lr: Tensor,
-        lr_max: Tensor,
-        host: list[Tensor],
-    ) -> list[Tensor]:
-        names = [n for n in named(state, "s") if n not in empty]
-        given = dict(zip(names, states, strict=True)) | empty
-        own_given = dict(zip(named(own, "o"), owns, strict=True))
-        split = len(first.correction)
-        now = Now(lr, lr_max, tuple(host[:split]), tuple(host[split:]))
-        new_theta, new_state, (new_own,) = rule.apply(
-            theta,
-            restored(state, given, "s"),
-            (restored(own, own_given, "o"),),
-            (0,),
-            (Push(grad, view, staleness),),
-            now,
-            layout,
-        )
-        sent = rule.send(new_theta, new_state, now, 1)
-        after = [t for n, t in named(new_state, "s").items() if n not in empty]
-        return [new_theta, *after, *named(new_own, "o").values(), sent]
-
-    graph = make_fx(update)(
-        theta,
-        torch.linspace(0.1, 0.3, PROBE, dtype=dtype),
-        torch.linspace(0.4, 1.4, PROBE, dtype=dtype),
-        state_tensors,
-        own_tensors,
-        scalar,
-        scalar.clone(),
-        scalar.clone(),
-        host,
-    )
-    return _program(graph, len(state_tensors), len(own_tensors))
+    """The program of one update from one gradient; NotElementwise where there is none."""
+    graph, states, owns = update_graph(rule, dtype)
+    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    (output,) = [n for n in graph.graph.nodes if n.op == "output"]
+    vectors = [*placeholders[: 3 + states + owns], *output.args[0]]
+    if any(n.meta["val"].shape != (SIZE,) or n.meta["val"].dtype != dtype for n in vectors):
+        raise NotElementwise("it keeps numbers that are not one for each parameter, of its type")
+    return _program(graph, states, owns)
 
 
 def _program(graph: fx.GraphModule, states: int, owns: int) -> Program:
@@ -169,7 +114,7 @@ def _program(graph: fx.GraphModule, states: int, owns: int) -> Program:
             continue
         if node.op == "output":
             outputs = [text(value) for value in node.args[0]]
-        elif node.meta["val"].dim() == 0:
+        elif node.meta["val"].dim() == 0:  # of scalars alone, as every operation is element-wise
             scalar_nodes.append(node)
         else:
             op, args = _operation(node)
@@ -227,7 +172,7 @@ def _operation(node: fx.Node) -> tuple[str, Sequence[Any]]:
         aten.detach.default: "copy",
         aten.rsub.Scalar: "rsub",
     }
-    if target in simple:
+    if target in simple and not (target == aten.rsub.Scalar and len(args) + len(kwargs) > 2):
         arity = 2 if simple[target] in ("at_least", "rsub") else 1
         return simple[target], args[:arity]
     raise NotElementwise(f"the operation {target} has no kernel form")
