@@ -1,0 +1,132 @@
+"""One random experiment: a seed is a case, and a case can be printed as Python."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import fuzz_tasks
+from fuzz_control import draw_cluster, draw_link, draw_policy
+from fuzz_draws import Draws
+from fuzz_rules import RuleDraw, draw_rule
+
+import tardigrad as tg
+from tardigrad.clusters import Cluster
+from tardigrad.links import Link
+from tardigrad.policies import Policy
+from tardigrad.rules import Rule
+from tardigrad.tasks import Task
+
+FEW_WORKERS, FEW_UPDATES = 3, 50
+"""With more of both, some rules make a last bit grow by itself."""
+COMPILED = 50
+"""One in so many has its gradients compiled; the others' are traced, and run eagerly."""
+
+
+@dataclass(frozen=True)
+class Case:
+    seed: int
+    task: dict[str, Any]
+    rule: RuleDraw
+    policy: Policy
+    cluster: Cluster
+    link: Link
+    updates: int
+    shards: int
+    shard_by: Literal["slice", "tensor"]
+    chunk: int
+    measures: tuple[str, ...]
+    evaluate_every: int
+    checkpoint_every: int
+    interrupt_after: int
+    """Updates after which a run is interrupted, to be resumed."""
+    compiled: bool = False
+
+    def make_task(self) -> Task:
+        return fuzz_tasks.task(**self.task, compiled=self.compiled)
+
+    def make_rule(self) -> Rule:
+        return self.rule.make()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What both engines are told."""
+        return {
+            "shard_by": self.shard_by,
+            "measures": self.measures,
+            "evaluate_every": self.evaluate_every,
+            "splits": ("train", "validation"),
+        }
+
+    def text(self) -> str:
+        """As Python that runs in this folder."""
+        task = ", ".join(f"{name}={value!r}" for name, value in self.task.items())
+        parts = f"{self.policy!r} {self.cluster!r} {self.link!r}"
+        names = sorted(set(re.findall(r"[A-Z]\w+", parts)) & set(tg.__all__))
+        return f"""
+from dataclasses import replace
+from fuzz_tasks import task
+from root_penalty import root_penalty
+from tardigrad import {", ".join([*names, "rules", "schedules", "simulate"])}
+
+run = simulate(
+    task({task}),
+    {self.rule.text()},
+    policy={self.policy!r},
+    cluster={self.cluster!r},
+    link={self.link!r},
+    updates={self.updates},
+    seed={self.seed},
+    shards={self.shards},
+    shard_by={self.shard_by!r},
+    measures={self.measures!r},
+    evaluate_every={self.evaluate_every},
+    engine="exact",  # or "fast", with chunk={self.chunk}
+)
+# checkpoint_every={self.checkpoint_every}, interrupted after update {self.interrupt_after}
+# again: python -m pytest tests/fuzz -k seed{self.seed:04d}
+"""
+
+
+def draw_case(seed: int) -> Case:
+    draw = Draws(seed, "case")
+    workers, clock = draw.integer(1, 6), draw.chance(0.88)
+    task, chunk = fuzz_tasks.draw_task(seed, workers), draw.choice([1, 3, 4, 16])
+    compiled = seed % COMPILED == COMPILED - 1
+    if compiled:  # few shapes, because each takes many seconds
+        task, chunk = fuzz_tasks.COMPILED, 4
+    policy = draw_policy(seed, workers, clock)
+    link = draw_link(seed, policy)
+    rule = draw_rule(seed, workers, task["kind"] == "module", link.reads_deviation)
+    shards, shard_by = _sharding(draw, task, rule.options.get("per", "parameter"))
+    updates = draw.choice([1, 4, 12, 25, 40, FEW_UPDATES])
+    if workers <= FEW_WORKERS and draw.chance(0.3):
+        updates = draw.choice([80, 120])
+    return Case(
+        seed,
+        task,
+        rule,
+        policy,
+        draw_cluster(seed, workers, shards, clock),
+        link,
+        updates,
+        shards,
+        shard_by,
+        chunk,
+        measures=draw.choice([*[()] * 8, ("gap",), ("b_staleness",)]),
+        evaluate_every=draw.choice([0, 0, 7, 20]),
+        checkpoint_every=draw.choice([1, 3, 10]),
+        interrupt_after=draw.integer(1, updates),
+        compiled=compiled,
+    )
+
+
+def _sharding(
+    draw: Draws, task: dict[str, Any], per: str
+) -> tuple[int, Literal["slice", "tensor"]]:
+    """What the rule allows: its norms are of whole tensors, or of all of them."""
+    shards = draw.choice([1, 1, 2, 3, 4])
+    if per == "global":
+        return 1, "slice"
+    if per == "layer" or draw.chance(0.4):
+        return min(shards, len(fuzz_tasks.task(**task).layout.names)), "tensor"
+    return shards, "slice"
