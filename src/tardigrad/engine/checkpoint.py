@@ -29,7 +29,9 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with _opened(path) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        # Copied to where torch aligns them: the file packs them one behind the other, and where a
+        # vector lies changes the bits of a product with it.
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         return tensors, _facts(path, file)
 
 
