@@ -52,6 +52,9 @@ class Facts:
         drops = (schedule.drop_row, schedule.drop_shard, schedule.drop_time_s)
         for row, shard, time_s in zip(*(d.tolist() for d in drops), strict=True):
             self.fates[row, shard].append(Fate(time_s, None))
+        by_worker = [reason in ("unsent", MERGED) for reason in schedule.reasons]
+        self.unsent = np.array(by_worker, dtype=bool)[schedule.drop_reason]
+        """Drops that are a worker's doing."""
         self.base, self.ramps, self.pulls_part = unwrapped(case.policy)
         full = isinstance(case.link, tg.Full)
         self.everything_crosses = full
@@ -79,6 +82,7 @@ def check_schedule(case: Case, schedule: tg.Schedule) -> None:
     _times(facts)
     _workers(facts)
     _views(facts)
+    _outages(facts)
     _membership(facts)
     _fates(facts)
     _answers(facts)
@@ -100,8 +104,8 @@ def _times(f: Facts) -> None:
     applied_s = s.group_time_s[f.group_of_entry]
     assert ended[s.group_rows].all(), "what is applied was computed"
     assert (applied_s >= s.end_s[s.group_rows]).all(), "a gradient is applied after it is computed"
-    lost = np.array([r == "unsent" for r in s.reasons], dtype=bool)[s.drop_reason]
-    assert (s.drop_time_s >= s.end_s[s.drop_row])[~lost].all(), "a gradient is dropped after it"
+    dropped_late = s.drop_time_s >= s.end_s[s.drop_row]
+    assert dropped_late[~f.unsent].all(), "a gradient is dropped after it is computed"
     if isinstance(f.case.cluster, TimedCluster):
         took = f.case.cluster.realise(f.case.seed).step_s(s.worker, s.step)
         assert np.allclose(s.end_s[ended], (s.start_s + took)[ended], rtol=0, atol=ROUNDING)
@@ -147,6 +151,19 @@ def _views(f: Facts) -> None:
         version[shard] += 1
     assert delays == s.delays.tolist()
     assert min(delays) >= 0
+
+
+def _outages(f: Facts) -> None:
+    """A shard that is stopped does nothing: it applies, drops and sends when it is back."""
+    s = f.s
+    for outage in () if f.network is None else f.network.outages:
+        returns = np.inf if outage.returns_s is None else outage.returns_s
+        for shard, time_s in (
+            (s.group_shard, s.group_time_s),
+            (s.drop_shard[~f.unsent], s.drop_time_s[~f.unsent]),
+        ):
+            down = (shard == outage.shard) & (time_s >= outage.stops_s) & (time_s < returns)
+            assert not down.any(), f"shard {outage.shard} works while it is stopped"
 
 
 def _membership(f: Facts) -> None:

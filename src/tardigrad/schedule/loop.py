@@ -64,6 +64,7 @@ class Loop:
         self._short = shards
         self._version = [0] * shards
         """As of the command that is being carried out: a release may stand before its Apply."""
+        self._unheard: set[int] = set()  # shards that something reached after they stopped for good
         self._inbox: deque[tuple[str, tuple[Any, ...]]] = deque()
         self._handlers: dict[str, Callable[..., None]] = {
             "finished": self._finished,
@@ -176,7 +177,9 @@ class Loop:
             at_s = self.messages.up_s(shard, at_s)
         if at_s < math.inf:
             self.source.put(at_s, priority, kind, payload)
-        elif self._in_vain():
+            return
+        self._unheard.add(shard)
+        if self._in_vain():
             raise ValueError(self._stuck())
 
     def _in_vain(self) -> bool:
@@ -322,8 +325,8 @@ class Loop:
         why = "all workers wait for each other"
         if not self._present:
             why = "all workers are gone"
-        elif gone := [s for s in range(len(versions)) if self._up_s(s) == math.inf]:
-            why = f"shards {gone} have stopped for good"
+        elif self._unheard:
+            why = f"shards {sorted(self._unheard)} have stopped for good"
         return (
             f"{why}: no shard can go on after time {self.now_s:g}, "
             f"and the shards are at versions {versions} of {self.updates}"
