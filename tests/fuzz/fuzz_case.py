@@ -33,7 +33,7 @@ class Case:
     updates: int
     shards: int
     shard_by: Literal["slice", "tensor"]
-    chunk: int
+    chunk: int | None
     measures: tuple[str, ...]
     evaluate_every: int
     checkpoint_every: int
@@ -90,7 +90,7 @@ run = simulate(
 def draw_case(seed: int) -> Case:
     draw = Draws(seed, "case")
     workers, clock = draw.integer(1, 6), draw.chance(0.88)
-    task, chunk = fuzz_tasks.draw_task(seed, workers), draw.choice([1, 3, 4, 16])
+    task, chunk = fuzz_tasks.draw_task(seed, workers), draw.choice([1, 3, 4, 16, None])
     compiled = seed % COMPILED == COMPILED - 1
     if compiled:  # few shapes, because each takes many seconds
         task, chunk = fuzz_tasks.COMPILED, 4

@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ class Interrupted(Exception):
 
 def check_case(case: Case, folder: Path) -> str:
     """All of it; the answer is what became of the case, for the table."""
-    with _compiler(case):
+    with nullcontext() if case.compiled else uncompiled():
         try:
             schedule = None if case.link.reads_deviation else made(case)
         except ValueError as error:
@@ -220,11 +220,8 @@ def check_shards(case: Case, run: tg.Run) -> None:
 
 
 @contextmanager
-def _compiler(case: Case) -> Iterator[None]:
+def uncompiled() -> Iterator[None]:
     """Without torch's compiler the fast engine runs what it traced; all else is as ever."""
-    if case.compiled:
-        yield
-        return
     with patch.object(torch, "compile", lambda function, **options: function):
         yield
 

@@ -1,4 +1,4 @@
-"""Keyed draws: what a seed decides for one purpose does not depend on what it decides for others."""
+"""Keyed draws: what a seed decides for one purpose does not depend on its other decisions."""
 
 import math
 from collections.abc import Sequence

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fuzz_draws import Draws
-from root_penalty import root_penalty
 
+from root_penalty import root_penalty
 from tardigrad import rules, schedules
 from tardigrad.rules import RULES, Rule
 from tardigrad.schedules import (

@@ -1,6 +1,7 @@
 """What every schedule must satisfy, told from the case alone and not from the code that made it."""
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,7 +118,7 @@ def _workers(f: Facts) -> None:
     for worker in range(s.workers):
         rows = np.nonzero(s.worker == worker)[0]
         assert s.step[rows].tolist() == list(range(len(rows)))
-        for a, b in zip(rows[:-1].tolist(), rows[1:].tolist(), strict=True):
+        for a, b in pairwise(rows.tolist()):
             if np.isfinite(s.end_s[a]):
                 assert s.start_s[b] >= s.end_s[a], "a worker computes one gradient at a time"
             else:
@@ -204,7 +205,7 @@ def _answers(f: Facts) -> None:
         return
     for worker in range(s.workers):
         rows = np.nonzero(s.worker == worker)[0].tolist()
-        for a, b in zip(rows[:-1], rows[1:], strict=True):
+        for a, b in pairwise(rows):
             if f.left_between(worker, s.start_s[a], s.start_s[b]):
                 continue
             for shard in range(s.shards):

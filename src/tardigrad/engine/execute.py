@@ -17,7 +17,7 @@ from tardigrad.links import Link
 from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule, check_control, schedule, traffic, validate
-from tardigrad.tasks import Task
+from tardigrad.tasks import ModuleTask, Task
 from tardigrad.tasks.checks import check_parameters
 from tardigrad.tensors import not_finite
 from tardigrad.used_code import used_code
@@ -93,6 +93,7 @@ def prepare(
     one_of("engine", engine, ENGINES)
     check_measures(measures)
     validate(schedule)
+    check_workers(task, schedule.workers)
     sharding = divide(task, rule, schedule.shards, shard_by)
     say = say or (lambda line: None)
     return choose(engine, schedule, task, rule, sharding, say, measures, chunk, memory_gib)
@@ -186,6 +187,7 @@ def prepare_together(
     check_measures(measures)
     about = check_control(policy, cluster, updates, seed, shards, link)
     assert cluster is not None
+    check_workers(task, cluster.workers)
     sharding = divide(task, rule, shards, shard_by)
     return Lockstep(task, rule, sharding, policy, cluster, updates, seed, link, about, measures)
 
@@ -222,6 +224,12 @@ def check_measures(measures: Sequence[str]) -> None:
     require(not isinstance(measures, str), f'measures is a list of names, such as ["{measures}"]')
     for name in measures:
         one_of("measures", name, MEASURES)
+
+
+def check_workers(task: Task, workers: int) -> None:
+    """Refuse a task whose data is divided among fewer workers, before the last of them starts."""
+    if isinstance(task, ModuleTask):
+        task.indices_of([workers - 1], [0], [0])
 
 
 def check_finite(execution: Execution) -> None:
