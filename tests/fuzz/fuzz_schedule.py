@@ -38,12 +38,15 @@ class Facts:
         ]
         """Per shard, when each version was made."""
         self.absences: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        self.latency_s, self.network = 0.0, None
+        self.network: tg.Network | None = None
         if isinstance(case.cluster, TimedCluster):
             for absence in case.cluster.absences:
                 returns = np.inf if absence.returns_s is None else absence.returns_s
                 self.absences[absence.worker].append((absence.leaves_s, returns))
             self.network = case.cluster.network
+        self.messages = self.network and self.network.realise(
+            case.seed, schedule.workers, schedule.shards
+        )
         self.fates: dict[tuple[int, int], list[Fate]] = defaultdict(list)
         versions = schedule.group_version
         entries = (schedule.group_rows, self.shard_of_entry, self.group_of_entry)
@@ -60,6 +63,14 @@ class Facts:
         full = isinstance(case.link, tg.Full)
         self.everything_crosses = full
         self.undisturbed = self.network is None and not self.absences and full
+
+    def arrives_s(self, row: int, shard: int) -> float:
+        """When a gradient that crosses whole is at a shard that runs."""
+        worker, end_s = int(self.s.worker[row]), float(self.s.end_s[row])
+        if self.messages is None:
+            return end_s
+        pushed = int((np.isfinite(self.s.end_s[:row]) & (self.s.worker[:row] == worker)).sum())
+        return self.messages.up_s(shard, end_s + self.messages.push_s(worker, shard, pushed))
 
     def left_between(self, worker: int, start_s: float, end_s: float) -> bool:
         return any(start_s <= leaves <= end_s for leaves, _ in self.absences[worker])
@@ -188,13 +199,27 @@ def _fates(f: Facts) -> None:
     again = f.case.link.withholds_pushes and f.case.link.on_drop == "reapply"
     for (row, shard), fates in f.fates.items():
         assert len(fates) == 1 or again, f"row {row} met {len(fates)} fates at shard {shard}"
-    on_arrival = isinstance(f.base, tg.Async | tg.BoundedDelay | tg.StaleSynchronous)
-    if on_arrival and f.network is None and not f.case.link.withholds_pushes:
-        for (row, _), (fate, *_) in f.fates.items():
-            assert fate.time_s == s.end_s[row], "no time passes between the end and its fate"
+    if not f.case.link.withholds_pushes:
+        _arrivals(f)
     counted = np.zeros(s.workers, dtype=np.int64)
     np.add.at(counted, s.worker[s.group_rows], 1)
     assert counted.tolist() == s.applied.tolist()
+
+
+def _arrivals(f: Facts) -> None:
+    """Nothing is decided before the gradient is there, and nothing is forgotten that was there
+    when the shard made its last version."""
+    s = f.s
+    at_once = isinstance(f.base, tg.Async | tg.BoundedDelay | tg.StaleSynchronous)
+    for row in np.nonzero(np.isfinite(s.end_s))[0].tolist():
+        for shard in range(s.shards):
+            arrives_s, fates = f.arrives_s(row, shard), f.fates[row, shard]
+            if fates and at_once:
+                assert fates[0].time_s == arrives_s, "no time passes between arrival and fate"
+            elif fates:
+                assert fates[0].time_s >= arrives_s, "a gradient is judged when it has arrived"
+            else:
+                assert arrives_s >= f.made_s[shard][-1], f"row {row} is lost at shard {shard}"
 
 
 def _answers(f: Facts) -> None:

@@ -33,6 +33,7 @@ def draw_task(seed: int, workers: int) -> dict[str, Any]:
     layer = draw.choice(["", "", "", "batch_norm", "dropout", "F.dropout", "convolution"])
     if layer:
         out["layer"] = layer
+    out["seed"] = draw.integer(0, 2)
     out["sampling"] = draw.choice(["independent", "epoch", "partition"])
     if out["sampling"] == "partition":
         out["workers"] = workers
@@ -116,6 +117,7 @@ def _module_task(
     layer: str = "",
     sampling: str = "independent",
     workers: int | None = None,
+    seed: int = 0,
     augment: bool = False,
     pixels: bool = False,
 ) -> tg.ModuleTask:
@@ -137,12 +139,13 @@ def _module_task(
 
     augmented: Any = (lambda x, stream: _shifted(x, stream, pixels)) if augment else None
     return tg.ModuleTask(
-        initialised(make, 0),
+        initialised(make, seed),
         LOSSES[loss],
         _data(pixels, loss == "mse"),
         BATCH,
         sampling=sampling,  # type: ignore[arg-type]
         workers=workers,
+        seed=seed,
         augment=augmented,
         dtype="float64",
     )
