@@ -84,6 +84,25 @@ def test_a_stopped_shard_holds_everybody_up_until_it_returns():
     validate(made)
 
 
+def test_a_stopped_shard_hears_of_who_left_and_came_when_it_returns():
+    """At 2 all who are there have pushed, and at 3 somebody comes: nothing happens before 10."""
+    network = Network(outages=(Outage(shard=0, stops_s=1.5, returns_s=10.0),))
+    for back in (3.0, 10.0):  # at 10 it must not come before it has left
+        away = (Absence(1, 2.0, back),)
+        cluster = Constant(workers=2, step_s=(1.0, 5.0), network=network, absences=away)
+        made = schedule(Sync(), cluster, updates=3)
+        assert made.group_time_s.tolist() == [10.0, 15.0, 20.0]
+        assert np.diff(made.group_start).tolist() == [1, 2, 2]
+
+
+def test_who_comes_and_goes_while_a_shard_is_stopped_is_answered_once():
+    network = Network(outages=(Outage(shard=0, stops_s=1.5, returns_s=10.0),))
+    away = (Absence(1, 2.0, 3.0), Absence(1, 4.0, 5.0))
+    cluster = Constant(workers=2, step_s=1.0, network=network, absences=away)
+    made = schedule(Async(), cluster, updates=20)
+    assert made.start_s[made.worker == 1].tolist()[2:5] == [10.0, 11.0, 12.0]
+
+
 def test_a_shard_that_stops_for_good_ends_the_run_with_a_reason():
     network = Network(outages=(Outage(shard=1, stops_s=2.5),))
     cluster = Constant(workers=2, step_s=1.0, network=network)

@@ -295,7 +295,8 @@ class Loop:
         self.recorder.member(worker, False, self.now_s)
         if self.wire is not None:
             self.wire.leave(worker, self.now_s)
-        self._inbox.extend(("left", (shard, worker)) for shard in range(self.recorder.shards))
+        for shard in range(self.recorder.shards):
+            self._tell(shard, "left", (shard, worker))
 
     def _join(self, worker: int) -> None:
         if worker in self._present:
@@ -304,14 +305,24 @@ class Loop:
         self._stay[worker] += 1
         self.recorder.member(worker, True, self.now_s)
         self.pull_halves[worker].rejoined()
-        self._inbox.extend(("joined", (shard, worker)) for shard in range(self.recorder.shards))
+        for shard in range(self.recorder.shards):
+            self._tell(shard, "joined", (shard, worker, self._stay[worker]))
+
+    def _tell(self, shard: int, kind: str, payload: tuple[Any, ...]) -> None:
+        """Who left or came takes no time to hear of, unless the shard is stopped. Where it may be,
+        all goes through the queue, so that what waited is heard first."""
+        if self.messages is None or not self.messages.network.outages:
+            self._inbox.append((kind, payload))
+        else:
+            self._at_shard(shard, self.now_s, ARRIVAL, kind, payload)
 
     def _left(self, shard: int, worker: int) -> None:
         self._do_shard(shard, self.push_halves[shard].on_leave(worker, self.now_s))
 
-    def _joined(self, shard: int, worker: int) -> None:
-        half, stay = self.push_halves[shard], self._stay[worker]
-        self._do_shard(shard, half.on_join(worker, self.now_s, stay), returns=1)
+    def _joined(self, shard: int, worker: int, stay: int) -> None:
+        if self._here(worker, stay):  # it may have gone again before the shard heard of it
+            half = self.push_halves[shard]
+            self._do_shard(shard, half.on_join(worker, self.now_s, stay), returns=1)
 
     def _start(self, worker: int, stamp: int) -> None:
         step = self._step[worker]
