@@ -4,15 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import started
 from safetensors.numpy import load_file
-
-import tardigrad
 
 SPEC = """
 updates = 1200
@@ -40,23 +38,16 @@ Start = Callable[..., subprocess.Popen[str]]
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts runs of this very code; none outlives the test."""
     (tmp_path / "long.toml").write_text(SPEC)
-    started: list[subprocess.Popen[str]] = []
-    source = str(Path(tardigrad.__file__).parents[1])
+    running: list[subprocess.Popen[str]] = []
 
     def begin(out: str, *words: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tardigrad", "run", "long.toml", "--out", out, *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": source},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
+        command = ("run", "long.toml", "--out", out, *words)
+        process = started(tmp_path, *command, stdout=subprocess.DEVNULL)
+        running.append(process)
         return process
 
     yield begin
-    for process in started:
+    for process in running:
         with process:  # closes its pipes and waits
             process.kill()
 

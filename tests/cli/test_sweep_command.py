@@ -5,8 +5,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,10 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Cli
+from conftest import Cli, started
 from PIL import Image
 
-import tardigrad
 from tardigrad.report.sweep import Sweep, _ceiling
 from tardigrad.spec import Spec, points, read_toml, run, sweep
 
@@ -213,33 +210,26 @@ def alive(group: int) -> list[str]:
 
 def test_ctrl_c_keeps_what_had_ended_and_ends_every_process(bowl: Path) -> None:
     words = ["sweep", "bowl.toml", "updates=[1,2,300000]", "engine=exact", "--jobs", "2"]
-    started = subprocess.Popen(
-        [sys.executable, "-m", "tardigrad", *words],
-        cwd=bowl.parent,
-        env={**os.environ, "PYTHONPATH": str(Path(tardigrad.__file__).parent.parent)},
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    process = started(bowl.parent, *words, start_new_session=True)
     try:
         outcomes = bowl.parent / "runs/bowl-sweep/comparison.jsonl"
         deadline = time.monotonic() + 60
         while not outcomes.exists() or outcomes.read_text().count("\n") < 2:
             assert time.monotonic() < deadline
-            assert started.poll() is None
+            assert process.poll() is None
             time.sleep(0.05)
-        assert len(alive(started.pid)) > 2
-        os.kill(started.pid, signal.SIGINT)  # the parent alone: it must see to its processes
-        _, said = started.communicate(timeout=30)
-        assert started.returncode == 130, said
+        assert len(alive(process.pid)) > 2
+        os.kill(process.pid, signal.SIGINT)  # the parent alone: it must see to its processes
+        _, said = process.communicate(timeout=30)
+        assert process.returncode == 130, said
         assert "holds the 2 runs that had ended" in said
         deadline = time.monotonic() + 10
-        while alive(started.pid):
+        while alive(process.pid):
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
-        started.kill()
-        started.wait()
+        process.kill()
+        process.wait()
 
 
 def test_a_point_that_runs_away_does_not_flatten_the_figure(cli: Cli, bowl: Path) -> None:
