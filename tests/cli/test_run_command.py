@@ -1,7 +1,9 @@
 """`tardigrad run`: what a folder holds, what is refused, and that nothing is written before."""
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,9 +11,10 @@ from conftest import Cli
 from safetensors.torch import load_file
 
 import tardigrad as tg
+from tardigrad.engine import Tick
 from tardigrad.engine.checkpoint import load_checkpoint
 from tardigrad.folder import RunFolder
-from tardigrad.spec import Spec
+from tardigrad.spec import Spec, run
 
 
 def test_a_run_is_a_folder(cli: Cli) -> None:
@@ -145,3 +148,55 @@ def test_resuming_a_finished_run_changes_nothing(cli: Cli) -> None:
 
 def test_resume_starts_where_nothing_has_been_started(cli: Cli) -> None:
     assert cli("run", "small.toml", "--resume").code == 0
+
+
+def test_wall_time_goes_on_after_a_resume(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def counting() -> float:
+        clock[0] += 1.0
+        return clock[0]
+
+    class Killed(Exception):
+        pass
+
+    def kill(tick: Tick) -> None:
+        if tick.updates > 30:
+            raise Killed
+
+    for module in ("tardigrad.engine.execute", "tardigrad.spec.run"):
+        monkeypatch.setattr(sys.modules[module], "time", SimpleNamespace(perf_counter=counting))
+    spec = Spec.load("small.toml", ["checkpoint_every=15"])
+    with pytest.raises(Killed):
+        run(spec, "run", begin=lambda schedule: kill)
+    _, facts = load_checkpoint(Path("run/checkpoint.safetensors"))
+    clock[0] += 1000  # the time in which it did not run does not count
+    done = run(spec, "run", resume=True)
+    walls = done.history.column("wall_s")
+    assert walls == sorted(walls)
+    saved = [record["wall_s"] for record in done.history.records if record["update"] <= 30]
+    assert saved[-1] <= facts["wall_s"] < walls[len(saved)] < walls[-1] < 100
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert walls[-1] <= summary["wall_s"] < 100
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["task.validation=0"], "has only 'train': use splits=['train'], splits=[]"),
+        (["task.validation=0", "splits=['train','test']"], "to evaluate on 'test', but the task"),
+    ],
+)
+def test_a_split_that_is_not_there_is_told_before_anything_is_written(
+    cli: Cli, changes: list[str], message: str
+) -> None:
+    for words in (["run", "small.toml"], ["run", "small.toml", "--on", "ray"]):
+        said = cli(*words, *changes)
+        assert said.code == 2
+        assert message in said.err
+    assert message in cli("compare", "small.toml", *changes, "--rules", "sgd").err
+    assert [path.name for path in Path().iterdir()] == ["small.toml"]
+    said = cli("run", "small.toml", "task.validation=0", "splits=[]")
+    assert said.code == 0
+    assert "mean over the last batches" in said.out
+    assert cli("run", "small.toml", "task.validation=0", "evaluate_every=0", "--out", "b").code == 0

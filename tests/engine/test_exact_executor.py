@@ -16,6 +16,7 @@ from tardigrad.engine.exact import Exact
 from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.layout import Layout, Sharding
 from tardigrad.schedule import Recorder
+from tardigrad.tasks import Data, Split
 
 LR = 0.1
 START = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
@@ -232,11 +233,29 @@ def test_records_and_ticks() -> None:
         ({"evaluate_every": -1}, "evaluate_every must be a whole number of at least 0"),
         ({"checkpoint_every": 1.5}, "checkpoint_every must be a whole number"),
         ({"shard_by": "layer"}, "shard_by must be 'slice' or 'tensor'"),
+        ({"splits": "test"}, r'splits is a list of names, such as \["test"\]'),
+        ({"splits": ["tset"], "evaluate_every": 1}, "did you mean 'test'?"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tg.execute(tg.Schedule.from_order([0], 1), Watched().task(), tg.rules.sgd(LR), **options)
+
+
+def test_a_split_that_the_task_does_not_have_is_refused() -> None:
+    data = Data(Split(torch.ones(4, 1), torch.ones(4, 1)))
+    task = tg.ModuleTask(torch.nn.Linear(1, 1), "mse", data)
+    made, rule = tg.Schedule.from_order([0, 0], 1), tg.rules.sgd(LR)
+    with pytest.raises(ValueError, match=r"has only 'train': use splits=\['train'\]"):
+        tg.execute(made, task, rule, evaluate_every=1)
+    run = tg.execute(made, task, rule, evaluate_every=1, splits=["train"])
+    assert len(run.history.column("train_loss")) == 3
+    run = tg.execute(made, task, rule, evaluate_every=1, splits=[])
+    assert len(run.history.column("batch_loss")) == 2
+    tg.execute(made, task, rule)
+    # A function that was given no `evaluate` has no splits: the batch loss is what it records.
+    run = tg.execute(made, Watched().task(), rule, evaluate_every=1)
+    assert len(run.history.column("batch_loss")) == 2
 
 
 def test_more_shards_than_parameters_are_refused() -> None:

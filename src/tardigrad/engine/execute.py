@@ -17,7 +17,7 @@ from tardigrad.links import Link
 from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
 from tardigrad.schedule import Schedule, check_control, schedule, traffic, validate
-from tardigrad.tasks import ModuleTask, Task
+from tardigrad.tasks import SPLITS, ModuleTask, Task
 from tardigrad.tasks.checks import check_parameters
 from tardigrad.tensors import not_finite
 from tardigrad.used_code import used_code
@@ -46,7 +46,7 @@ def execute(
     evaluate_every: int = 0,
     splits: Sequence[str] = ("validation",),
     measures: Sequence[str] = (),
-    folder: Path | None = None,
+    folder: str | Path | None = None,
     checkpoint_every: int = 0,
     resume: bool = False,
     watch: Watch | None = None,
@@ -58,11 +58,12 @@ def execute(
 
     Args:
         evaluate_every: evaluate on `splits` at the start, after every so many updates, and at the
-            end; 0 never.
+            end; 0 never. Without splits it records the mean batch loss alone.
         measures: what to record of every gradient applied at shard 0: "gap" (the distance of its
             view from θ) and "b_staleness" (how much the gradient itself has changed since, at the
             price of computing it twice).
-        folder: where checkpoints go, every `checkpoint_every` updates and at the end.
+        folder: where checkpoints go, every `checkpoint_every` updates and at the end; made where
+            there is none.
         resume: go on from the folder's checkpoint, if there is one.
         watch: called after every update, by the fast engine after every batch of them.
         chunk: gradients that the fast engine computes at a time; None is what the checkpoint to go
@@ -103,7 +104,7 @@ def drive(
     execution: Execution,
     evaluate_every: int = 0,
     splits: Sequence[str] = ("validation",),
-    folder: Path | None = None,
+    folder: str | Path | None = None,
     checkpoint_every: int = 0,
     resume: bool = False,
     watch: Watch | None = None,
@@ -112,12 +113,16 @@ def drive(
     """Execute to the end; the arguments are those of `execute`."""
     count("evaluate_every", evaluate_every, least=0)
     count("checkpoint_every", checkpoint_every, least=0)
-    checkpoint = None if folder is None else folder / CHECKPOINT
-    code = {} if checkpoint is None else used_code(execution.task, execution.rule)
+    check_splits(execution.task, evaluate_every, splits)
+    checkpoint, code, spent_s = None, dict[str, str](), 0.0
+    if folder is not None:
+        checkpoint = Path(folder) / CHECKPOINT
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        code = used_code(execution.task, execution.rule)
     if resume and checkpoint is not None and checkpoint.exists():
-        restore(execution, checkpoint, code, say)
+        spent_s = restore(execution, checkpoint, code, say)
     stops = [every for every in (evaluate_every, checkpoint_every) if every]
-    started = time.perf_counter()
+    started = time.perf_counter() - spent_s
     while True:
         updates, last = execution.updates, execution.finished
         if evaluate_every and (last or updates % evaluate_every == 0):
@@ -125,7 +130,7 @@ def drive(
         if checkpoint is not None and (
             last or (checkpoint_every and updates and updates % checkpoint_every == 0)
         ):
-            save(execution, checkpoint, code)
+            save(execution, checkpoint, code, time.perf_counter() - started)
         if last:
             return execution.run()
         execution.advance_to(min([execution.total, *(updates - updates % n + n for n in stops)]))
@@ -218,6 +223,23 @@ def record_evaluation(execution: Execution, splits: Sequence[str], wall_s: float
             averaged = execution.task.evaluate(execution.average, execution.buffers, split)
             record |= {f"{split}_{name}_ema": value for name, value in averaged.items()}
     records.append(record)
+
+
+def check_splits(task: Task, evaluate_every: int, splits: Sequence[str]) -> None:
+    """Refuse evaluations that would measure nothing.
+
+    A task that has no splits at all, a gradient function without `evaluate`, is no mistake: its
+    records hold the batch loss, time and traffic.
+    """
+    require(not isinstance(splits, str), f'splits is a list of names, such as ["{splits}"]')
+    for split in splits if evaluate_every else ():
+        one_of("splits", split, SPLITS)
+        require(
+            not task.splits or split in task.splits,
+            f"evaluate_every={evaluate_every} is to evaluate on {split!r}, but the task has only "
+            f"{' and '.join(map(repr, task.splits))}: use splits={list(task.splits)}, splits=[] "
+            "for the batch loss alone, or evaluate_every=0",
+        )
 
 
 def check_measures(measures: Sequence[str]) -> None:

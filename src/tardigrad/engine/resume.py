@@ -14,15 +14,19 @@ from tardigrad.used_code import changes
 CHECKPOINT = "checkpoint.safetensors"
 
 
-def save(execution: Execution, path: Path, code: dict[str, str]) -> None:
-    """`code` is what the run began with (`used_code`)."""
-    facts = {"engine": execution.name, "tardigrad": version("tardigrad"), "code": code}
+def save(execution: Execution, path: Path, code: dict[str, str], wall_s: float) -> None:
+    """`code` is what the run began with (`used_code`), `wall_s` what it has taken so far."""
+    facts: dict[str, Any] = {"engine": execution.name, "wall_s": wall_s}
+    facts |= {"tardigrad": version("tardigrad"), "code": code}
     save_checkpoint(path, execution.tensors(), facts | execution.facts())
 
 
-def restore(execution: Execution, path: Path, code: dict[str, str], say: Say | None = None) -> None:
-    """Go on from a checkpoint. Another run's is refused; where the rule's or the task's code has
-    changed since, `say` is told, because then the run's end is of neither code."""
+def restore(
+    execution: Execution, path: Path, code: dict[str, str], say: Say | None = None
+) -> float:
+    """Go on from a checkpoint; tells the seconds that had been spent. Another run's is refused;
+    where the rule's or the task's code has changed since, `say` is told, because then the run's end
+    is of neither code."""
     tensors, facts = load_checkpoint(path)
     made_by = facts.get("engine", "exact")
     require(
@@ -38,11 +42,12 @@ def restore(execution: Execution, path: Path, code: dict[str, str], say: Say | N
     if found:
         what = f"{found}; what follows is computed by the code that is here now"
         warnings.warn(what, stacklevel=3) if say is None else say(what)
+    return float(facts.get("wall_s", 0.0))  # 0.1 did not note it
 
 
-def saved_chunk(folder: Path) -> int | None:
+def saved_chunk(folder: str | Path) -> int | None:
     """The chunk that the folder's checkpoint was made with, where it has one."""
-    checkpoint = folder / CHECKPOINT
+    checkpoint = Path(folder) / CHECKPOINT
     return load_facts(checkpoint).get("chunk") if checkpoint.exists() else None
 
 

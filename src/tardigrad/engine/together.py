@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from tardigrad.checks import count
-from tardigrad.engine.execute import check_finite, record_evaluation
+from tardigrad.engine.execute import check_finite, check_splits, record_evaluation
 from tardigrad.engine.fast.stack import Replica, Stack
 from tardigrad.engine.run import Diverged, Run
 
@@ -17,6 +17,8 @@ def drive_together(
     The replicas that remain go on until none is left.
     """
     count("evaluate_every", evaluate_every, least=0)
+    for replica in stack.replicas:
+        check_splits(replica.task, evaluate_every, splits)
     ended: dict[int, Run | Diverged] = {}
     started = time.perf_counter()
     while True:

@@ -40,7 +40,7 @@ def replay(
     rule: Rule,
     record: dict[str, Any],
     until: int | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     force: bool = False,
 ) -> Replayed:
     """Execute a recorded schedule, comparing θ with every digest in the record.
@@ -85,5 +85,5 @@ def replay(
     finally:
         torch.set_num_threads(threads)
     if checkpoint is not None:
-        save_checkpoint(checkpoint, execution.tensors(), execution.facts())
+        save_checkpoint(Path(checkpoint), execution.tensors(), execution.facts())
     return Replayed(execution.run(), execution.updates, compared, difference)

@@ -17,7 +17,7 @@ import torch
 from tardigrad.checks import count, require
 from tardigrad.clusters import StepTimes, TimedCluster
 from tardigrad.engine import Diverged, History, Run
-from tardigrad.engine.execute import divide
+from tardigrad.engine.execute import check_splits, divide
 from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
 from tardigrad.runtime.crew import Crew
@@ -91,6 +91,7 @@ def train(
         count(name, value)
     count("threads", threads)
     count("evaluate_every", evaluate_every, least=0)
+    check_splits(task, evaluate_every, splits)
     count("cut_every", cut_every, least=0)
     count("digest_every", digest_every, least=0)
     require(impose is None or impose.workers >= workers, "impose has fewer workers than the run")

@@ -11,6 +11,7 @@ import numpy as np
 from tardigrad.checks import require
 from tardigrad.clusters import TimedCluster
 from tardigrad.engine import Diverged, Run
+from tardigrad.engine.execute import check_splits
 from tardigrad.findings import Findings
 from tardigrad.folder import PARAMS, RunFolder, check_free
 from tardigrad.links import Full
@@ -28,7 +29,7 @@ RAY = "ray"
 
 def run_on_ray(
     spec: Spec,
-    path: Path,
+    path: str | Path,
     address: str | None = None,
     resume: bool = False,
     impose: bool = False,
@@ -39,7 +40,7 @@ def run_on_ray(
 
     impose: make the workers keep the step times of the spec's cluster.
     """
-    from tardigrad.runtime import train
+    from tardigrad.runtime import read_record, train
 
     require(
         not spec.measures,
@@ -50,14 +51,15 @@ def run_on_ray(
         spec.make_link() == Full(),
         f"link = {dict(spec.link)} is simulated only: on Ray everything crosses; leave it out",
     )
+    path = Path(path)
     going_on = resume and path.exists()
     if going_on:
         check_same(spec, RunFolder.open(path))
     else:
         check_free(path)
     cluster, task = spec.make_cluster(), spec.make_task()
+    check_splits(task, spec.evaluate_every or 0, spec.splits)
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
-    started = time.perf_counter()
     with folder.locked():
         try:
             done = train(
@@ -85,17 +87,22 @@ def run_on_ray(
             raise
         folder.save_schedule(done.schedule)
         save_params(path / PARAMS, done, task.layout)
-        summary = summarise(done, time.perf_counter() - started)
+        # As in its records: since it began, by the clock that went on while it was stopped.
+        summary = summarise(done, time.time() - read_record(path / RAY)["began_s"])
         folder.write_results(done.history.records, {**summary, "on": RAY})
     return done
 
 
 def replay_run(
-    path: Path, until: int | None = None, checkpoint: Path | None = None, force: bool = False
+    path: str | Path,
+    until: int | None = None,
+    checkpoint: str | Path | None = None,
+    force: bool = False,
 ) -> "Replayed":
     """Execute again what a run on Ray recorded in its folder."""
     from tardigrad.runtime import read_record, replay
 
+    path = Path(path)
     folder = RunFolder.open(path)
     record = read_record(path / RAY)
     require(record["finished"], f"the run in {path} has not finished: go on with it (--resume)")
@@ -105,7 +112,11 @@ def replay_run(
 
 
 def compare_real(
-    spec: Spec, path: Path, address: str | None = None, crew: "Crew | None" = None, **options: Any
+    spec: Spec,
+    path: str | Path,
+    address: str | None = None,
+    crew: "Crew | None" = None,
+    **options: Any,
 ) -> Findings:
     """The spec on real workers that keep its cluster's step times, beside the simulation.
 

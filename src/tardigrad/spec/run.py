@@ -14,7 +14,7 @@ from tardigrad.checks import require
 from tardigrad.engine import Diverged, Run
 from tardigrad.engine.checkpoint import load_facts
 from tardigrad.engine.choose import Execution
-from tardigrad.engine.execute import Watch, divide, drive
+from tardigrad.engine.execute import Watch, check_splits, divide, drive
 from tardigrad.engine.resume import CHECKPOINT, saved_chunk
 from tardigrad.engine.run import Say
 from tardigrad.folder import PARAMS, RunFolder, check_free
@@ -31,7 +31,7 @@ that."""
 
 def run(
     spec: Spec,
-    path: Path,
+    path: str | Path,
     resume: bool = False,
     begin: Begin | None = None,
     say: Say | None = None,
@@ -43,27 +43,30 @@ def run(
     Nothing is written before all that can be checked has been. A run that stops early (Ctrl-C, a
     loss that is not a number) leaves its last checkpoint and the metrics up to it.
     """
+    path = Path(path)
     going_on = resume and path.exists()
     if not going_on:
         check_free(path)
     else:
         check_same(spec, RunFolder.open(path))
+        if spec.chunk is None:
+            spec = replace(spec, chunk=saved_chunk(path))
+    assert spec.evaluate_every is not None
+    assert spec.checkpoint_every is not None
     task, rule = spec.make_task(), spec.make_rule()
+    check_splits(task, spec.evaluate_every, spec.splits)
     divide(task, rule, spec.shards, spec.shard_by)
     rule.scalars(Progress(epoch_size=task.epoch_size))
     if going_on:
         folder = RunFolder.open(path)
-        if spec.chunk is None:
-            spec = replace(spec, chunk=saved_chunk(path))
         schedule = None if spec.make_link().reads_deviation else folder.schedule()
     else:
         schedule = spec.make_schedule()
         folder = RunFolder.create(path, spec.toml(), schedule)
-    assert spec.evaluate_every is not None
-    assert spec.checkpoint_every is not None
     execution: Execution | None = None
-    started = time.perf_counter()
     with folder.locked():
+        # Read before the run writes it anew; what a killed one did after it is done again.
+        started = time.perf_counter() - (saved_wall_s(path) if going_on else 0.0)
         try:
             execution = spec.prepare(schedule, task, rule, say)
             done = drive(
@@ -94,10 +97,18 @@ def run(
 
 def saved_updates(path: Path) -> int:
     """How many updates the folder's checkpoint holds; 0 where there is none yet."""
-    if not (path / CHECKPOINT).exists():
-        return 0
-    facts = load_facts(path / CHECKPOINT)
-    return min(int(shard["version"]) for shard in facts["shards"])
+    shards = _saved_facts(path).get("shards", ())
+    return min((int(shard["version"]) for shard in shards), default=0)
+
+
+def saved_wall_s(path: Path) -> float:
+    """How long it had taken to come to the folder's checkpoint, whatever was done in between."""
+    return float(_saved_facts(path).get("wall_s", 0.0))
+
+
+def _saved_facts(path: Path) -> dict[str, Any]:
+    checkpoint = path / CHECKPOINT
+    return load_facts(checkpoint) if checkpoint.exists() else {}
 
 
 def summarise(run: Run, wall_s: float) -> dict[str, Any]:
@@ -151,8 +162,7 @@ def _keep_what_there_is(
     folder: RunFolder, schedule: Schedule | None, status: str, why: str
 ) -> None:
     """Metrics of a run that stopped: those of its last checkpoint."""
-    checkpoint = folder.path / CHECKPOINT
-    facts = load_facts(checkpoint) if checkpoint.exists() else {"records": []}
+    records = _saved_facts(folder.path).get("records", [])
     summary = {"status": status, "why": why, "saved_updates": saved_updates(folder.path)}
     if schedule is not None and schedule.groups:
-        folder.write_results(facts["records"], {**schedule_facts(schedule), **summary})
+        folder.write_results(records, {**schedule_facts(schedule), **summary})

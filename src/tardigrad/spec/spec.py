@@ -20,7 +20,7 @@ from tardigrad.rules import RULES, Rule
 from tardigrad.schedule import Schedule, check_control, schedule
 from tardigrad.schedules import SCHEDULES, LearningRate
 from tardigrad.spec.structure import Plain, Registry, Structure, join, table
-from tardigrad.tasks import TASKS, Task
+from tardigrad.tasks import SPLITS, TASKS, Task
 
 Table = Mapping[str, Plain]
 """A section of the file: `name` says which, the rest are its arguments."""
@@ -92,7 +92,7 @@ class Spec:
             count(name, getattr(self, name), least=0)
         for split in self.splits:
             require(
-                split in ("train", "validation", "test"),
+                split in SPLITS,
                 f"splits may hold 'train', 'validation' and 'test', got {split!r}",
             )
         check_measures(self.measures)

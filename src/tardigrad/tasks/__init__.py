@@ -9,7 +9,7 @@ from tardigrad.tasks.mnist import mnist_cnn, mnist_mlp
 from tardigrad.tasks.module import ModuleTask
 from tardigrad.tasks.quadratic import quadratic
 from tardigrad.tasks.split import Data, Split
-from tardigrad.tasks.task import Gradient, Task, Turn
+from tardigrad.tasks.task import SPLITS, Gradient, Task, Turn
 from tardigrad.tasks.transformer import char_transformer
 
 TASKS: dict[str, Callable[..., FunctionTask | ModuleTask]] = {
@@ -24,6 +24,7 @@ TASKS: dict[str, Callable[..., FunctionTask | ModuleTask]] = {
 """Ready-made tasks by name; the first line of each one's docstring describes it."""
 
 __all__ = [
+    "SPLITS",
     "TASKS",
     "Data",
     "FunctionTask",

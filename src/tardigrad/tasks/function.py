@@ -10,7 +10,7 @@ from tardigrad import keys
 from tardigrad.layout import Layout
 from tardigrad.tasks.checks import check_parameters
 from tardigrad.tasks.randomness import keyed
-from tardigrad.tasks.task import Gradient, Turn
+from tardigrad.tasks.task import SPLITS, Gradient, Turn
 
 GradientFunction = Callable[[Tensor, int, int], Tensor | tuple[Tensor, Tensor]]
 """grad(view, worker, step): the flat gradient, or (loss, gradient)."""
@@ -59,6 +59,11 @@ class FunctionTask:
         self._evaluate = evaluate
         self.seed = seed
         self.stochastic = stochastic
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """All where it was given `evaluate`, which measures the same on each; else none."""
+        return () if self._evaluate is None else SPLITS
 
     def start(self) -> Tensor:
         return self._theta0.clone()

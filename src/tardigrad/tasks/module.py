@@ -106,6 +106,11 @@ class ModuleTask:
         self.epoch_size = len(self.data.train)
         self._sampler = sampler(sampling, self.epoch_size, batch_size, seed, workers)
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those its data has."""
+        return self.data.splits
+
     def start(self) -> Tensor:
         return self._start.clone()
 

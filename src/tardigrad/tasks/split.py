@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tardigrad.tasks.task import SPLITS
+
 
 @dataclass(frozen=True)
 class Split:
@@ -38,8 +40,13 @@ class Data:
     validation: Split | None = None
     test: Split | None = None
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of those that it has."""
+        return tuple(name for name in SPLITS if getattr(self, name) is not None)
+
     def split(self, name: str) -> Split | None:
-        if name not in ("train", "validation", "test"):
+        if name not in SPLITS:
             raise ValueError(f"split must be 'train', 'validation' or 'test', got {name!r}")
         found: Split | None = getattr(self, name)
         return found

@@ -1,11 +1,13 @@
 """What is learned: the interface that executors and workers see, and nothing of servers or time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from tardigrad.layout import Layout
+
+SPLITS = ("train", "validation", "test")
 
 
 class Turn(NamedTuple):
@@ -35,6 +37,11 @@ class Task(Protocol):
     batch_size: int
     epoch_size: int
     """Samples in an epoch; 0 where the task has no data set."""
+
+    @property
+    def splits(self) -> Sequence[str]:
+        """Those of SPLITS on which `evaluate` measures something."""
+        ...
 
     def start(self) -> Tensor:
         """A fresh copy of the initial parameters, flat."""
