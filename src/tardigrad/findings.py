@@ -5,18 +5,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tardigrad.checks import require
+
 Cell = str | int | float | None
 
 
 @dataclass(frozen=True)
 class Findings:
-    """A table with a name for each column; None is an empty cell."""
+    """A table with a name for each column; None is an empty cell.
+
+    The first `keys` columns name a row.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
     figures: tuple[Path, ...] = field(default=())
+    keys: int = 1
+
+    def __post_init__(self) -> None:
+        named = all(self.columns) and len(set(self.columns)) == len(self.columns)
+        require(named, f"every column needs a name of its own, got {self.columns}")
 
     def data(self) -> dict[str, Any]:
         """All of it as plain data, for JSON."""
@@ -27,8 +37,8 @@ class Findings:
             "figures": [str(path) for path in self.figures],
         }
 
-    def save_csv(self, path: Path) -> None:
-        with path.open("w", newline="", encoding="utf-8") as file:
+    def save_csv(self, path: str | Path) -> None:
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(self.columns)
             writer.writerows(self.rows)

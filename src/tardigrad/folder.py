@@ -130,11 +130,17 @@ class RunFolder:
             yield
 
 
-def check_free(path: Path) -> None:
-    """Refuse a place that holds anything, before any work is done for it."""
+def check_free(path: Path, resumes: bool = False) -> None:
+    """Refuse a place that holds anything, before any work is done for it.
+
+    resumes: whether the one who asks can go on with a run that is there.
+    """
     if (path / SPEC).exists():
+        compared = (path / COMPARISON).exists()
+        more = f"look at it (tardigrad report {path})"
         raise ValueError(
-            f"{path} already holds a run: go on with it (add --resume), "
+            f"{path} already holds a {'comparison' if compared else 'run'}: "
+            f"{'go on with it (add --resume)' if resumes and not compared else more}, "
             "or write elsewhere (--out DIR)"
         )
     require(

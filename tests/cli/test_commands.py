@@ -55,7 +55,12 @@ def test_a_diverged_rule_is_told_as_diverged(cli: Cli) -> None:
         "finished",
         "diverged",
     ]
-    assert "already holds" in cli("compare", "small.toml", "--rules", "sgd").err
+    said = cli("compare", "small.toml", "--rules", "sgd")
+    assert "already holds a comparison: look at it (tardigrad report" in said.err
+    assert "--resume" not in said.err  # which it does not have
+    words = ("run", "small.toml", "--out", "runs/small-compare")
+    assert "--resume" not in cli(*words).err
+    assert "holds a comparison, which cannot be resumed" in cli(*words, "--resume").err
 
 
 @pytest.mark.parametrize(

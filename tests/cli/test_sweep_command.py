@@ -15,7 +15,8 @@ import torch
 from conftest import Cli, started
 from PIL import Image
 
-from tardigrad.report.sweep import Sweep, _ceiling
+from tardigrad.report.sweep import Sweep
+from tardigrad.report.sweep_figure import _along, _ceiling
 from tardigrad.spec import Spec, points, read_toml, run, sweep
 
 BOWL = """
@@ -241,3 +242,44 @@ def test_a_point_that_runs_away_does_not_flatten_the_figure(cli: Cli, bowl: Path
     assert [point.diverged for point in loaded.points] == [False, False, False]
     assert loaded.points[-1].final(loaded.loss) > 1e6 * max(first)
     assert _ceiling(loaded) == 10 * max(first)
+
+
+def test_policies_are_compared_with_the_work_and_the_time_they_took(cli: Cli) -> None:
+    words = ["policy=[async,sync]", "rule.lr=0.1", "--jobs", "1", "--target", "0.6"]
+    said = cli("sweep", "small.toml", *words)
+    assert said.code == 0, said.err
+    head, _, *lines = said.out.splitlines()[1:5]
+    assert head.split()[-7:] == ["to", "0.6", "(s)", "updates", "gradients", "time", "(s)"]
+    found = {line.split()[0]: line.split() for line in lines}
+    for outcome in kept("runs/small-sweep"):
+        cells, facts = found[outcome["point"]["policy"]], outcome["summary"]
+        sizes = {"async": 60, "sync": 240}
+        assert cells[-3:-1] == ["60", str(sizes[outcome["point"]["policy"]])]
+        assert float(cells[-1].replace(",", "")) == pytest.approx(facts["time_s"], rel=1e-3)
+    slow, fast = (float(found[p][-1].replace(",", "")) for p in ("sync", "async"))
+    assert slow > 3 * fast
+    assert said.out == cli("report", "runs/small-sweep", "--target", "0.6").out + (
+        "everything is in runs/small-sweep\n"
+    )
+
+
+def test_a_sweeps_report_tells_when_the_target_was_reached(cli: Cli) -> None:
+    cli("sweep", "small.toml", "rule.lr=[0.0001,0.1]", "--jobs", "1")
+    said = cli("report", "runs/small-sweep", "--target", "0.6")
+    assert "to 0.6 (s)" in said.out
+    quick, slow = rows("runs/small-sweep")
+    outcome = next(o for o in kept("runs/small-sweep") if o["point"]["rule.lr"] == 0.1)
+    reached = [r["time_s"] for r in outcome["records"] if r["validation_loss"] <= 0.6]
+    assert float(quick["time_s_to_0.6"]) == reached[0] > 0
+    assert slow["time_s_to_0.6"] == ""
+    assert f" {reached[0]:.4g} " in said.out or f" {reached[0]:,.0f} " in said.out
+
+
+def test_curves_of_policies_are_drawn_against_time(cli: Cli) -> None:
+    cli("sweep", "small.toml", "policy=[async,sync]", "--jobs", "1")
+    cli("sweep", "small.toml", "rule.lr=[0.1,0.2]", "seed=[0,1]", "--jobs", "1", "--out", "rates")
+    policies, rates = Sweep.load("runs/small-sweep"), Sweep.load("rates")
+    assert policies is not None
+    assert rates is not None
+    assert _along(policies) == ("time_s", "virtual time (s)")
+    assert _along(rates) == ("update", "updates")

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,10 @@ def test_one_file_runs_simulated_and_real_and_what_was_real_is_replayed(
     assert "everything is in real" in said.out
     folder = RunFolder.open(Path("real"))
     assert folder.summary()["status"] == "finished"
+    assert (folder.summary()["clock"], folder.summary()["imposed"]) == ("measured", False)
+    assert "validation set, measured time" in said.out
+    began_s = json.loads(Path("real/ray/record.json").read_text())["began_s"]
+    assert folder.summary()["wall_s"] == pytest.approx(time.time() - began_s, abs=30)
     assert [r["update"] for r in folder.metrics()] == list(range(0, 41, 2))
     code, said = cli(monkeypatch, capsys, "replay", "real")
     assert (code, said.err) == (0, "")
@@ -149,11 +154,9 @@ def test_the_live_table_tells_of_every_worker_and_shard():
     live = Live(
         3.0, both, {0: Where(True, 9, (9,), 10, 1.0, 0), 1: Where(True, 20, (20,), 20, 2.0, 0)}
     )
-    workers, shards = tables(live, first, 60).renderables
-    columns = [list(column.cells) for column in workers.columns]
-    assert columns == [
-        ["0", "1"], ["10", "20"], ["5.0", "10.0"], ["2.0", "0.0"], ["50%", "0%"], ["0", "3"],
-    ]  # fmt: skip
-    assert [list(c.cells) for c in shards.columns] == [
-        ["0", "1"], ["30 of 60"] * 2, ["2"] * 2, ["4.0"] * 2, ["8.0"] * 2,
-    ]  # fmt: skip
+    workers, _, shards = tables(live, first, 60).renderables
+    assert workers.rows == [
+        ("0", "10", "5.0", "2.0", "50%", "0"),
+        ("1", "20", "10.0", "0.0", "0%", "3"),
+    ]
+    assert shards.rows == [(shard, "30 of 60", "2", "4.0", "8.0") for shard in "01"]

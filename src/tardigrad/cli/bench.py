@@ -9,6 +9,8 @@ from tardigrad.bench import BENCHMARKS
 from tardigrad.checks import one_of, require
 from tardigrad.cli.console import out
 from tardigrad.cli.findings import show, show_json
+from tardigrad.cli.listing import first_line
+from tardigrad.cli.table import Table
 
 
 def bench(
@@ -29,9 +31,8 @@ def bench(
 ) -> None:
     """Measure a part of tardigrad beside what it should beat, in one run."""
     if name is None:
-        for known, benchmark in BENCHMARKS.items():
-            words = (inspect.getdoc(benchmark) or "").splitlines()[0]
-            out.print(f"{known:<12} {words}", markup=False, soft_wrap=True)
+        rows = [(known, first_line(benchmark)) for known, benchmark in BENCHMARKS.items()]
+        out.print(Table(("benchmark", "what it measures"), rows, headed=False))
         return
     one_of("name", name, BENCHMARKS)
     options = {"device": device, "quick": quick or None, "mnist": mnist or None}

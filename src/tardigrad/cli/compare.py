@@ -41,7 +41,7 @@ def compare(
     folder = to or Path("runs") / f"{file.stem}-compare"
     compare_into(folder, spec, entries(spec, rules), seeds)
     show_run(folder, target)
-    out.print(f"everything is in {folder}", markup=False)
+    out.print(f"everything is in {folder}")
 
 
 def compare_into(path: Path, spec: Spec, compared: Sequence[Entry], seeds: int = 1) -> None:

@@ -36,4 +36,4 @@ def compare_real(
         show_json(findings)
         return
     show(findings)
-    out.print(f"the real run is in {folder}", markup=False)
+    out.print(f"the real run is in {folder}")

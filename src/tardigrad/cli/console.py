@@ -2,7 +2,8 @@
 
 from rich.console import Console
 
-out = Console(highlight=False)
+# Lines go out as they are: what breaks them, such as a table, knows where it may.
+out = Console(highlight=False, markup=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
 
 

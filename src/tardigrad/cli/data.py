@@ -3,9 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from tardigrad.cli.console import out, tell
+from tardigrad.cli.table import Table
 from tardigrad.tasks import data as sets
 
 data = typer.Typer(help="Data sets: fetched once, verified always.")
@@ -14,14 +14,12 @@ data = typer.Typer(help="Data sets: fetched once, verified always.")
 @data.command("list")
 def list_sets() -> None:
     """The data sets, and which of them are here already."""
-    table = Table(box=None)
-    for title in ("name", "what", "MB", "here"):
-        table.add_column(title, justify="right" if title == "MB" else "left")
-    for row in sets.describe():
-        size = f"{row.size_bytes / 1e6:.0f}"
-        table.add_row(row.name, row.what, size, "yes" if row.cached else "no")
-    out.print(table)
-    out.print(f"in {sets.default_folder()}", markup=False)
+    rows = [
+        (row.name, row.what, f"{row.size_bytes / 1e6:.0f}", "yes" if row.cached else "no")
+        for row in sets.describe()
+    ]
+    out.print(Table(("name", "what", "MB", "here"), rows))
+    out.print(f"in {sets.default_folder()}")
 
 
 @data.command()
@@ -31,4 +29,4 @@ def fetch(
 ) -> None:
     """Fetch a data set into the cache and verify it."""
     path = sets.fetch(name, force=force, progress=tell)
-    out.print(f"{name} is in {path}", markup=False)
+    out.print(f"{name} is in {path}")

@@ -57,7 +57,7 @@ def demo(
     finally:
         torch.set_num_threads(threads)
     show_run(folder, TARGET)
-    out.print(f"everything is in {folder}", markup=False)
+    out.print(f"everything is in {folder}")
 
 
 def demo_spec(gradients: int) -> Spec:

@@ -4,11 +4,10 @@ import inspect
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from tardigrad.checks import one_of
 from tardigrad.cli.console import out
+from tardigrad.cli.table import Table
 from tardigrad.spec.spec import CLUSTER, LINK, POLICY, RATE, RULE, TASK
 
 LISTS = {
@@ -26,12 +25,8 @@ def show_list(
 ) -> None:
     """What a spec can name: each with its formula or what it does."""
     one_of("what to list", what, LISTS)
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
-    for name, maker in LISTS[what].makers.items():
-        table.add_row(name, Text(first_line(maker)))
-    out.print(table)
+    rows = [(name, first_line(maker)) for name, maker in LISTS[what].makers.items()]
+    out.print(Table((what, "what it does"), rows, headed=False))
 
 
 def first_line(maker: object) -> str:

@@ -4,17 +4,18 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group
 from rich.live import Live as Screen
-from rich.table import Table
 
 from tardigrad.cli.console import err
+from tardigrad.cli.table import Table
 
 if TYPE_CHECKING:
     from tardigrad.runtime import Live
 
 PATIENCE_S = 2.0
+WORKER = ("worker", "steps", "per second", "mean delay", "waiting", "dropped")
+SHARD = ("shard", "version", "queue", "MB in", "MB out")
 
 
 class LiveTable:
@@ -51,7 +52,7 @@ class LiveTable:
 def tables(live: "Live", first: "Live", updates: int) -> Group:
     """Rates and waiting are since `first`."""
     took = max(live.time_s - first.time_s, 1e-9)
-    workers = _table("worker", "steps", "per second", "mean delay", "waiting", "dropped")
+    workers = list[tuple[str, ...]]()
     for worker, where in live.workers.items():
         before = first.workers.get(worker)
         steps = where.steps - (before.steps if before else 0)
@@ -60,7 +61,7 @@ def tables(live: "Live", first: "Live", updates: int) -> Group:
         applied, late = sum(c for c, _ in counts), sum(d for _, d in counts)
         # Of gradients, not of their slices: shards mostly drop the same ones.
         dropped = max(shard.dropped.get(worker, 0) for shard in live.shards)
-        workers.add_row(
+        row = (
             str(worker),
             f"{where.steps:,}",
             f"{steps / took:.1f}",
@@ -68,20 +69,15 @@ def tables(live: "Live", first: "Live", updates: int) -> Group:
             f"{max(0.0, 1 - busy / took):.0%}",
             f"{dropped:,}",
         )
-    shards = _table("shard", "version", "queue", "MB in", "MB out")
-    for number, shard in enumerate(live.shards):
-        shards.add_row(
+        workers.append(row)
+    shards = [
+        (
             str(number),
             f"{shard.version:,} of {updates:,}",
             str(shard.queue),
             f"{shard.bytes_in / 1e6:,.1f}",
             f"{shard.bytes_out / 1e6:,.1f}",
         )
-    return Group(workers, shards)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
+        for number, shard in enumerate(live.shards)
+    ]
+    return Group(Table(WORKER, workers), "", Table(SHARD, shards))

@@ -29,7 +29,7 @@ def replay(
     checkpoint = None if until is None else run / CHECKPOINT.format(updates=until)
     replayed = replay_run(run, until, checkpoint, force)
     if checkpoint is not None:
-        out.print(f"after update {replayed.updates:,}: {checkpoint}", markup=False)
+        out.print(f"after update {replayed.updates:,}: {checkpoint}")
     wrong = replayed.difference
     if wrong is not None:
         complain(

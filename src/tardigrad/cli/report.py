@@ -7,6 +7,7 @@ import typer
 
 from tardigrad import report as reports
 from tardigrad.cli.console import out
+from tardigrad.cli.findings import show
 from tardigrad.folder import SCHEDULE, RunFolder
 
 TRACED = 20_000
@@ -29,15 +30,15 @@ def show_run(path: Path, target: float | None = None) -> None:
     if sweep is not None:
         picture, values = path / "sweep.png", path / "sweep.csv"
         reports.draw_sweep(sweep, picture)
-        reports.write_csv(sweep, values)
-        out.print(reports.sweep_table(sweep))
-        out.print(f"figure: {picture}\ntable: {values}", markup=False)
+        reports.write_csv(sweep, values, target)
+        show(reports.sweep_table(sweep, target))
+        out.print(f"figure: {picture}\ntable: {values}")
         return
     series = reports.load(path)
     drawn = [*reports.draw(series, path, title_of(path)), *_timeline(path), *_staleness(path)]
-    out.print(reports.results_table(series, target))
+    show(reports.results_table(series, target))
     for figure in drawn:
-        out.print(f"{'trace' if figure.suffix == '.json' else 'figure'}: {figure}", markup=False)
+        out.print(f"{'trace' if figure.suffix == '.json' else 'figure'}: {figure}")
 
 
 def _timeline(path: Path) -> list[Path]:
@@ -60,7 +61,14 @@ def _staleness(path: Path) -> list[Path]:
 
 
 def title_of(path: Path) -> str:
-    spec = RunFolder.open(path).spec()
-    workers = spec["cluster"].get("workers")
+    """Task, workers and what gave them their times, policy."""
+    folder = RunFolder.open(path)
+    spec, summary = folder.spec(), folder.summary()
+    cluster = spec["cluster"]
+    # A trace says in its file how many there are.
+    workers = cluster.get("workers") or (summary or folder.outcomes()[0]["summary"])["workers"]
+    times = cluster["name"]
+    if summary.get("on") == "ray":
+        times = f"Ray, keeping {times} times" if summary.get("imposed") else "Ray"
     name = spec["task"]["name"].replace("_", " ")
-    return f"{name}, {workers} workers ({spec['cluster']['name']}), {spec['policy']['name']}"
+    return f"{name}, {workers} workers ({times}), {spec['policy']['name']}"

@@ -35,4 +35,4 @@ def reproduce(
     findings = study(folder, **options)
     findings.save_csv(folder / "table.csv")
     show(findings)
-    out.print(f"table: {folder / 'table.csv'}", markup=False)
+    out.print(f"table: {folder / 'table.csv'}")

@@ -75,7 +75,7 @@ def run(
             tell(_saved(folder))
         raise
     show_run(folder)
-    out.print(f"everything is in {folder}", markup=False)
+    out.print(f"everything is in {folder}")
 
 
 def _options(on: Where, address: str | None, impose: bool) -> str:

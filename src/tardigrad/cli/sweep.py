@@ -24,6 +24,9 @@ def sweep(
             help="What to sweep, such as rule.lr=[0.01,0.02] seed=[0,1,2]; KEY=VALUE is a change.",
         ),
     ],
+    target: Annotated[
+        float | None, typer.Option("--target", help="Also tell when the loss came down to this.")
+    ] = None,
     to: Annotated[
         Path | None, typer.Option("--out", help="The folder [runs/NAME OF FILE-sweep].")
     ] = None,
@@ -46,5 +49,5 @@ def sweep(
     with closing(sweep_points(swept, jobs, tell)) as found, progress:
         points_bar = progress.add_task(f"{file.stem}: points", total=len(swept), facts="")
         keep(folder, swept[0].spec, found, seeds, lambda: progress.advance(points_bar))
-    show_run(folder)
-    out.print(f"everything is in {folder}", markup=False)
+    show_run(folder, target)
+    out.print(f"everything is in {folder}")

@@ -4,7 +4,8 @@ from tardigrad.report.figures import draw
 from tardigrad.report.perfetto import write_trace
 from tardigrad.report.series import Series, load
 from tardigrad.report.staleness import draw_staleness, rank_correlation
-from tardigrad.report.sweep import Sweep, draw_sweep, sweep_table, value_text, write_csv
+from tardigrad.report.sweep import Sweep, sweep_table, value_text, write_csv
+from tardigrad.report.sweep_figure import draw_sweep
 from tardigrad.report.tables import results_table
 from tardigrad.report.timeline import draw_timeline
 

@@ -1,4 +1,4 @@
-"""Figures: loss against updates and against virtual time, and how late gradients were.
+"""Figures: loss against updates and against time, and how late gradients were.
 
 Colours are Okabe and Ito's, which people with any colour vision can tell apart; line styles say
 the same again.
@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
+from tardigrad.report.clocks import clock_of, tick_text
 from tardigrad.report.series import Series, metric_of
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
@@ -25,18 +26,18 @@ DPI = 120
 Floats = npt.NDArray[np.float64]
 
 
-def draw(series: Sequence[Series], folder: Path, title: str) -> list[Path]:
+def draw(series: Sequence[Series], folder: str | Path, title: str) -> list[Path]:
     """Write the figures that these series can fill; returns their paths."""
     made: dict[str, Figure] = {}
     metric = metric_of(series)
     if metric:
-        unit = "events" if all(one.clockless for one in series) else "s"
+        clock = clock_of(summary for one in series for summary in one.summaries)
         made["loss_by_update"] = _curves(series, metric, "update", "updates", title)
-        made["loss_by_time"] = _curves(series, metric, "time_s", f"virtual time ({unit})", title)
+        made["loss_by_time"] = _curves(series, metric, "time_s", clock.label, title)
     made["delays"] = _delays(series, title)
     paths = []
     for name, figure in made.items():
-        path = folder / f"{name}.png"
+        path = Path(folder) / f"{name}.png"
         figure.savefig(path, dpi=DPI)
         paths.append(path)
     return paths
@@ -129,10 +130,15 @@ def log_loss(axes: Axes) -> None:
     if not (values > 0).all():
         return
     axes.set_yscale("log")
-    decades = np.log10(values.max() / values.min())
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 3 else (1.0,)))
+    log_ticks(axes, values.min(), values.max())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+
+
+def log_ticks(axes: Axes, low: float, high: float) -> None:
+    """Three a decade where these values span few."""
+    decades = np.log10(high / low)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 3 else (1.0,)))
 
 
 def fit_x(axes: Axes, ends: Sequence[float]) -> bool:
@@ -144,7 +150,7 @@ def fit_x(axes: Axes, ends: Sequence[float]) -> bool:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value)))
     return from_zero
 
 

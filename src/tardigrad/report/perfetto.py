@@ -19,7 +19,7 @@ def trace_events(schedule: Schedule, updates: int | None = None) -> dict[str, An
 
     Complete events ("X") are computing and waiting, instant events ("i") the updates and drops at
     each shard; `updates` limits it to that many of the first groups. Times are microseconds of
-    virtual time; without a clock one event counts as a second.
+    its clock; without a clock one event counts as a second.
     """
     end_s = _until(schedule, updates)
     events = [_name(WORKERS, None, "workers"), _name(SHARDS, None, "shards")]
@@ -30,7 +30,7 @@ def trace_events(schedule: Schedule, updates: int | None = None) -> dict[str, An
     return {
         "traceEvents": events + timed,
         "displayTimeUnit": "ms",
-        "otherData": {"clock": "events" if schedule.clockless else "virtual seconds"},
+        "otherData": {"clock": "events" if schedule.clockless else f"{schedule.clock} seconds"},
     }
 
 

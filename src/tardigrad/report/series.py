@@ -30,20 +30,13 @@ class Series:
         ended = zip(self.runs, self.summaries, strict=True)
         return [run for run, summary in ended if run and summary["status"] != "diverged"]
 
-    @property
-    def clockless(self) -> bool:
-        return bool(self.summaries[0].get("clockless"))
-
     def final(self, metric: str) -> list[float]:
         """The last value of a metric in each run that did not diverge."""
         return [run[-1][metric] for run in self.finished if metric in run[-1]]
 
-    def first_below(self, metric: str, target: float, axis: str = "time_s") -> list[float | None]:
-        """Where along `axis` each run first reaches the target; None where it never does."""
-        return [
-            next((r[axis] for r in run if metric in r and r[metric] <= target), None)
-            for run in self.finished
-        ]
+    def first_below(self, metric: str, target: float) -> list[float | None]:
+        """When each run first reaches the target; None where it never does."""
+        return [first_below(run, metric, target) for run in self.finished]
 
     @property
     def delay_counts(self) -> list[int]:
@@ -57,18 +50,30 @@ class Series:
 
     @property
     def mean_delay(self) -> float:
-        return statistics.fmean(summary["mean_delay"] for summary in self.summaries)
+        return self.mean("mean_delay")
+
+    def mean(self, fact: str) -> float:
+        """Of a figure in the summaries, over the runs."""
+        return statistics.fmean(summary[fact] for summary in self.summaries)
 
 
-def load(path: Path) -> list[Series]:
+def first_below(run: Sequence[dict[str, Any]], metric: str, target: float) -> float | None:
+    """The time of the first evaluation at which a metric has come down to the target."""
+    return next((r["time_s"] for r in run if metric in r and r[metric] <= target), None)
+
+
+def load(path: str | Path) -> list[Series]:
     """The series in a folder: one of a run, several of a comparison."""
-    folder = RunFolder.open(path)
+    folder = RunFolder.open(Path(path))
     outcomes = folder.outcomes()
     if not outcomes:
         summary = folder.summary()
-        if not summary:
+        if "updates" not in summary:  # a run on Ray writes them at its end
+            what = {"stopped": "was stopped", "diverged": "diverged"}.get(
+                summary.get("status", ""), "has not stopped yet, or was killed"
+            )
             raise ValueError(
-                f"{path} holds a run that has not stopped yet, or was killed: "
+                f"{path} holds a run that {what}, and no results: "
                 "finish it with --resume, then ask for its report"
             )
         return [Series(folder.spec()["rule"]["name"], [folder.metrics()], [summary])]

@@ -1,27 +1,20 @@
-"""A sweep's results: one table, sorted by where points end, and one figure."""
+"""A sweep's results: one table, sorted by where points end."""
 
 import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from rich import box
-from rich.markup import escape
-from rich.table import Table
-
+from tardigrad.findings import Cell, Findings
 from tardigrad.folder import RunFolder, write
-from tardigrad.report.figures import COLOURS, DPI, STYLES, fit_x, line_of, log_loss
-from tardigrad.report.series import gathered, metric_of
+from tardigrad.report.clocks import clock_of, time_text
+from tardigrad.report.series import first_below, gathered, metric_of
+from tardigrad.report.tables import judged_by
 
 
 @dataclass(frozen=True)
@@ -35,6 +28,11 @@ class Swept:
     @property
     def diverged(self) -> bool:
         return bool(self.summary["status"] == "diverged")
+
+    @property
+    def gradients(self) -> int:
+        """How many were applied; folders of 0.1 do not say it, and count as one an update."""
+        return int(self.summary.get("gradients", self.summary["updates"]))
 
     def final(self, metric: str) -> float:
         return self.records[-1][metric]
@@ -59,9 +57,9 @@ class Sweep:
     accuracy: str | None
 
     @classmethod
-    def load(cls, path: Path) -> "Sweep | None":
+    def load(cls, path: str | Path) -> "Sweep | None":
         """The sweep in a folder; None where it holds something else."""
-        folder = RunFolder.open(path)
+        folder = RunFolder.open(Path(path))
         outcomes = folder.outcomes()
         if not outcomes or not outcomes[0].get("point"):
             return None
@@ -89,7 +87,7 @@ class Sweep:
         """What a key takes, numbers in order."""
         texts = {value_text(point.values[key]): point.values[key] for point in self.points}
         found = list(texts.values())
-        return sorted(found) if all(map(_numeric, found)) else [texts[t] for t in sorted(texts)]
+        return sorted(found) if all(map(is_numeric, found)) else [texts[t] for t in sorted(texts)]
 
 
 def value_text(value: Any) -> str:
@@ -99,191 +97,75 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def sweep_table(sweep: Sweep) -> Table:
-    """A line per point: its values, where it ended and the best it has been."""
-    split = (sweep.loss or "").partition("_")[0]
-    judged = "mean over the last batches" if split == "batch" else f"{split} set"
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=f"{judged}, lowest final loss first",
-        title_justify="left",
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    for key in sweep.keys:
-        table.add_column(escape(key), overflow="fold", justify="right")
+def sweep_table(sweep: Sweep, target: float | None = None) -> Findings:
+    """A line per point: its values, where it ended and the best it has been, and what that took.
+
+    `target`: also the time at which the loss first came down to it.
+    """
+    clock = clock_of(point.summary for point in sweep.points)
+    judged: dict[str, Callable[[Swept], Cell]] = {}
     for metric in sweep.metrics:
         name = metric.rpartition("_")[2]
-        table.add_column(name, justify="right", no_wrap=True)
-        table.add_column(f"best {name}", justify="right", no_wrap=True)
+        judged[name] = partial(_text, metric, Swept.final)
+        judged[f"best {name}"] = partial(_text, metric, Swept.best)
+    if sweep.loss and target is not None:
+        judged[f"to {target:g} ({clock.unit})"] = partial(_reached, sweep.loss, target)
+    judged = judged or {"loss": lambda point: None}
+    took: dict[str, Callable[[Swept], Cell]] = {}
+    if "updates" not in sweep.keys:
+        took["updates"] = lambda point: int(point.summary["updates"])
+    if any(point.gradients != point.summary["updates"] for point in sweep.points):
+        took["gradients"] = lambda point: point.gradients
+    took[f"time ({clock.unit})"] = lambda point: time_text(point.summary["time_s"])
+    rows = []
     for point in sweep.points:
-        cells = [escape(value_text(point.values[key])) for key in sweep.keys]
+        cells: list[Cell] = [value_text(point.values[key]) for key in sweep.keys]
         if point.diverged:
-            table.add_row(*cells, f"diverged at update {point.summary['at']:,}")
-            continue
-        for metric in sweep.metrics:
-            form = "{:.2%}" if metric.endswith("accuracy") else "{:.4g}"
-            cells += [form.format(point.final(metric)), form.format(point.best(metric))]
-        table.add_row(*cells)
-    return table
+            cells += [f"diverged at update {point.summary['at']:,}"]
+            cells += [None] * (len(judged) - 1 + len(took))
+        else:
+            cells += [cell(point) for cell in (*judged.values(), *took.values())]
+        rows.append(tuple(cells))
+    return Findings(
+        title=f"{judged_by(sweep.loss)}, lowest final loss first, {clock.time}",
+        columns=(*sweep.keys, *judged, *took),
+        rows=tuple(rows),
+        keys=len(sweep.keys),
+    )
 
 
-def write_csv(sweep: Sweep, path: Path) -> None:
+def _text(metric: str, of: Callable[[Swept, str], float], point: Swept) -> str:
+    value = of(point, metric)
+    return f"{value:.2%}" if metric.endswith("accuracy") else f"{value:.4g}"
+
+
+def _reached(metric: str, target: float, point: Swept) -> str:
+    time_s = first_below(point.records, metric, target)
+    return "–" if time_s is None else time_text(time_s)
+
+
+def write_csv(sweep: Sweep, path: str | Path, target: float | None = None) -> None:
     """The table with every digit, and what each schedule was like."""
-    facts = ("updates", "time_s", "mean_delay", "wall_s")
+    known = ("updates", "gradients", "time_s", "mean_delay", "wall_s")
+    facts = [fact for fact in known if fact not in sweep.keys]
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     named = [f"{which}_{metric}" for metric in sweep.metrics for which in ("final", "best")]
+    aim = None if sweep.loss is None or target is None else (sweep.loss, target)
+    if aim:
+        named.append(f"time_s_to_{target:g}")
     out.writerow([*sweep.keys, "status", "diverged_at", *named, *facts])
     for point in sweep.points:
         results: list[Any] = [""] * len(named)
         if not point.diverged:
             results = [f(metric) for metric in sweep.metrics for f in (point.final, point.best)]
+            results += [first_below(point.records, *aim)] if aim else []
         keys = [value_text(point.values[key]) for key in sweep.keys]
         summary = point.summary
         ended = [summary["status"], summary.get("at", "")]
         out.writerow([*keys, *ended, *results, *(summary.get(fact, "") for fact in facts)])
-    write(path, text.getvalue())
+    write(Path(path), text.getvalue())
 
 
-def draw_sweep(sweep: Sweep, path: Path) -> None:
-    """Every point's curve, coloured by the first axis, seeds aside; beside them, where there is an
-    axis of numbers, the loss at the end against it."""
-    axes_kept = [key for key in sweep.keys if len(sweep.values(key)) > 1 and key != "seed"]
-    first = (axes_kept or sweep.keys)[0]
-    numeric = [key for key in axes_kept if all(map(_numeric, sweep.values(key)))]
-    against = numeric[0] if numeric and sweep.loss else None
-    panels = 2 if against else 1
-    figure = Figure(figsize=(6.2 * panels, 4.8), layout="constrained")
-    looks = _looks(sweep.values(first))
-    figure.suptitle(sweep.title, x=0.01, ha="left", fontsize=11)
-    panel = figure.add_subplot(1, panels, 1)
-    _curves(panel, sweep, first, looks)
-    if against:
-        beside = figure.add_subplot(1, panels, 2)
-        _ends(beside, sweep, first, against, looks)
-    for each in figure.axes:
-        each.grid(alpha=0.25)
-        each.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=DPI)
-
-
-def _curves(axes: Axes, sweep: Sweep, first: str, looks: Mapping[str, dict[str, Any]]) -> None:
-    metric = sweep.loss
-    finished = [point for point in sweep.points if not point.diverged]
-    axes.set_xlabel("updates")
-    axes.set_ylabel((metric or "loss").replace("_", " "))
-    lines = [line_of(p.records, "update", metric) for p in finished] if metric else []
-    from_zero = fit_x(axes, [float(xy[0, -1]) for xy in lines])
-    for point, (x, y) in zip(finished, lines, strict=bool(metric)):
-        shown = slice(None) if from_zero else x > 0
-        look = looks[value_text(point.values[first])]
-        axes.plot(x[shown], y[shown], linewidth=1.4, alpha=0.85, **look)
-    log_loss(axes)
-    _cut(axes, _ceiling(sweep))
-    entries = {}
-    for text, look in looks.items():
-        mine = [point for point in sweep.points if value_text(point.values[first]) == text]
-        said = _diverged(mine)
-        entries[f"{text} ({said})" if said else text] = Line2D([], [], **look)
-    axes.legend(entries.values(), entries.keys(), frameon=False, title=first, fontsize=9)
-
-
-def _ends(
-    axes: Axes, sweep: Sweep, first: str, against: str, looks: Mapping[str, dict[str, Any]]
-) -> None:
-    """Dots are points, triangles those beyond the frame; lines go through means over seeds."""
-    assert sweep.loss
-    ceiling = _ceiling(sweep)
-    others = [key for key in sweep.keys if key not in (against, "seed")]
-    numbers = sweep.values(against)
-    families: dict[str, list[Swept]] = {}
-    for point in sweep.points:
-        name = ", ".join(f"{key}={value_text(point.values[key])}" for key in others)
-        families.setdefault(name, []).append(point)
-    for number, (name, members) in enumerate(sorted(families.items())):
-        grey = {"color": "#777777", "linestyle": STYLES[number % len(STYLES)]}
-        look = grey if first == against else looks[value_text(members[0].values[first])]
-        means = []
-        for value in numbers:
-            here = [p for p in members if p.values[against] == value]
-            ends = [p.final(sweep.loss) for p in here if not p.diverged]
-            if ends:
-                means.append((value, float(np.mean(ends))))
-            for end in ends:
-                colour = looks[value_text(value)]["color"] if first == against else look["color"]
-                beyond = end > ceiling
-                mark: dict[str, Any] = {"marker": "^" if beyond else "o", "clip_on": not beyond}
-                axes.plot([value], [min(end, ceiling)], color=colour, markersize=5, **mark)
-        if means:
-            axes.plot(*zip(*means, strict=True), linewidth=1.2, zorder=1, label=name, **look)
-    axes.set_xlabel(against)
-    axes.set_ylabel(f"final {sweep.loss.replace('_', ' ')}")
-    log_loss(axes)
-    _cut(axes, ceiling)
-    places = np.asarray(numbers, dtype=np.float64)
-    if places[0] > 0 and places[-1] > 5 * places[0]:
-        axes.set_xscale("log")
-        places = np.log(places)
-    if np.diff(places).min() > 0.08 * (places[-1] - places[0]):  # room for a label at each
-        axes.xaxis.set_major_locator(FixedLocator(numbers))
-        axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    for value in numbers:
-        said = _diverged([p for p in sweep.points if p.values[against] == value])
-        if not said:
-            continue
-        axes.axvline(value, color="#bbbbbb", linestyle=":", linewidth=1)
-        axes.annotate(
-            said,
-            (value, 1.0),
-            xycoords=("data", "axes fraction"),
-            rotation=90,
-            ha="right",
-            va="top",
-            fontsize=9,
-            color="#555555",
-        )
-    if len(families) > 1 and others != [first]:  # else the curves' legend says it
-        axes.legend(frameon=False, fontsize=9)
-
-
-def _ceiling(sweep: Sweep) -> float:
-    """Where figures end: points that run away, though not to infinity, would flatten the rest."""
-    finished = [p.records for p in sweep.points if not p.diverged]
-    if not sweep.loss or not finished:
-        return math.inf
-    starts = [next(r[sweep.loss] for r in records if sweep.loss in r) for records in finished]
-    ends = [records[-1][sweep.loss] for records in finished]
-    return max(10 * max(starts), 10 * min(ends)) if min(starts + ends) > 0 else math.inf
-
-
-def _cut(axes: Axes, ceiling: float) -> None:
-    if axes.get_ylim()[1] > ceiling:
-        lowest = min(float(np.min(each.get_ydata())) for each in axes.lines)
-        axes.set_ylim(0.7 * lowest, ceiling)
-
-
-def _diverged(points: Sequence[Swept]) -> str:
-    """How many of them have; nothing where none has."""
-    lost = sum(point.diverged for point in points)
-    if not lost:
-        return ""
-    return "diverged" if lost == len(points) else f"{lost} of {len(points)} diverged"
-
-
-def _looks(values: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """A colour and a line style per value; many numbers run through a colour scale."""
-    scale = matplotlib.colormaps["viridis"]
-    many = len(values) > len(COLOURS)
-    return {
-        value_text(value): {
-            "color": scale(n / (len(values) - 1)) if many else COLOURS[n],
-            "linestyle": STYLES[n % len(STYLES)],
-        }
-        for n, value in enumerate(values)
-    }
-
-
-def _numeric(value: Any) -> bool:
+def is_numeric(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

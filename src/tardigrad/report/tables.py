@@ -1,59 +1,48 @@
 """Results as a table."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from rich import box
-from rich.markup import escape
-from rich.table import Table
-
+from tardigrad.findings import Cell, Findings
+from tardigrad.report.clocks import clock_of, time_text
 from tardigrad.report.series import Series, metric_of
 
 
-def results_table(series: Sequence[Series], target: float | None = None) -> Table:
+def results_table(series: Sequence[Series], target: float | None = None) -> Findings:
     """One line per label: final loss and accuracy, time and delay; mean ± standard deviation.
 
-    `target`: also the virtual time at which the loss first came down to it.
+    `target`: also the time at which the loss first came down to it.
     """
     loss, accuracy = metric_of(series, "loss"), metric_of(series, "accuracy")
-    unit = "events" if all(one.clockless for one in series) else "s"
-    dropped = any(summary["dropped"] for one in series for summary in one.summaries)
-    titles = ["updates", f"time ({unit})", "mean delay"]
+    facts = [summary for one in series for summary in one.summaries]
+    clock = clock_of(facts)
+    columns: dict[str, Callable[[Series], Cell]] = {"rule": lambda one: one.label + _note(one)}
+    if loss:
+        columns["loss"] = lambda one: _spread(one.final(loss), "{:.4g}".format) or "diverged"
+    if accuracy:
+        columns["accuracy"] = lambda one: _spread(one.final(accuracy), "{:.2%}".format) or "–"
     if loss and target is not None:
-        titles.insert(0, f"to {target:g} ({unit})")
-    titles = [*(["loss"] if loss else []), *(["accuracy"] if accuracy else []), *titles]
-    longest = max(len(one.label) for one in series)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=_title(loss),
-        title_justify="left",
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
+        columns[f"to {target:g} ({clock.unit})"] = lambda one: _reached(
+            one.first_below(loss, target)
+        )
+    columns["updates"] = lambda one: f"{one.mean('updates'):,.0f}"
+    if any(fact.get("gradients", fact["updates"]) != fact["updates"] for fact in facts):
+        columns["gradients"] = lambda one: f"{one.mean('gradients'):,.0f}"
+    columns[f"time ({clock.unit})"] = lambda one: time_text(one.mean("time_s"))
+    columns["mean delay"] = lambda one: f"{one.mean_delay:.2f}"
+    if any(fact["dropped"] for fact in facts):
+        columns["dropped"] = lambda one: f"{one.mean('dropped'):,.0f}"
+    return Findings(
+        title=f"{judged_by(loss)}, {clock.time}",
+        columns=tuple(columns),
+        rows=tuple(tuple(cell(one) for cell in columns.values()) for one in series),
     )
-    table.add_column("", overflow="fold", min_width=min(15, longest))
-    for title in [*titles, *(["dropped"] if dropped else [])]:
-        table.add_column(title, justify="right", no_wrap=True)
-    for one in series:
-        cells = [escape(one.label + _note(one))]
-        if loss:
-            cells.append(_spread(one.final(loss), "{:.4g}") or "diverged")
-        if accuracy:
-            cells.append(_spread(one.final(accuracy), "{:.2%}") or "–")
-        if loss and target is not None:
-            cells.append(_reached(one.first_below(loss, target)))
-        facts = one.summaries
-        cells.append(f"{statistics.fmean(s['updates'] for s in facts):,.0f}")
-        cells.append(f"{statistics.fmean(s['time_s'] for s in facts):,.0f}")
-        cells.append(f"{one.mean_delay:.2f}")
-        if dropped:
-            cells.append(f"{statistics.fmean(s['dropped'] for s in facts):,.0f}")
-        table.add_row(*cells)
-    return table
 
 
-def _title(loss: str | None) -> str:
+def judged_by(loss: str | None) -> str:
+    """What the losses of a table were measured on."""
     split = (loss or "").partition("_")[0]
-    return f"{'mean over the last batches' if split == 'batch' else split + ' set'}, virtual time"
+    return {"": "no evaluation", "batch": "mean over the last batches"}.get(split, f"{split} set")
 
 
 def _note(one: Series) -> str:
@@ -64,17 +53,17 @@ def _note(one: Series) -> str:
     return f" ({one.diverged} of {len(one.summaries)} diverged)"
 
 
-def _spread(values: Sequence[float], form: str) -> str:
+def _spread(values: Sequence[float], text: Callable[[float], str]) -> str:
     """Mean ± standard deviation over seeds (of the sample), or the one value."""
     if not values:
         return ""
-    text = form.format(statistics.fmean(values))
-    return text if len(values) == 1 else f"{text} ± {form.format(statistics.stdev(values))}"
+    mean = text(statistics.fmean(values))
+    return mean if len(values) == 1 else f"{mean} ± {text(statistics.stdev(values))}"
 
 
 def _reached(times: Sequence[float | None]) -> str:
     reached = [time for time in times if time is not None]
     if not reached:
         return "–"
-    text = _spread(reached, "{:,.0f}")
+    text = _spread(reached, time_text)
     return text if len(reached) == len(times) else f"{text} ({len(reached)} of {len(times)})"

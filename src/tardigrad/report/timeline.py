@@ -7,8 +7,10 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter
 
 from tardigrad.checks import count
+from tardigrad.report.clocks import CLOCKS, tick_text
 from tardigrad.schedule import Schedule
 from tardigrad.schedule.schedule import Ints
 
@@ -94,8 +96,9 @@ def draw_timeline(
     axes.set_ylim(shown - 0.4, -1.7)
     ticks = [w for w in range(shown) if shown <= 16 or w % 5 == 0]
     axes.set_yticks([-1.15, *ticks], ["updates", *map(str, ticks)])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value)))
     axes.set_ylabel("worker")
-    axes.set_xlabel("arrivals" if schedule.clockless else "virtual time (s)")
+    axes.set_xlabel(CLOCKS[schedule.clock].label)
     axes.set_title(title or _title(schedule, shown), loc="left", fontsize=10)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)

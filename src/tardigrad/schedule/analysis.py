@@ -42,8 +42,8 @@ class Summary:
     """One schedule in the planner's terms.
 
     Args:
-        lasted_s: virtual time until the last update.
-        updates_per_s: versions per second of virtual time (of the shard that has the fewest).
+        lasted_s: its time until the last update.
+        updates_per_s: versions per second of its time (of the shard that has the fewest).
         gradients_per_s: applied gradients per second; one applied at half the shards counts half.
         waiting: share of the time in which workers were there, from each one's first start to its
             last, that they did not compute.

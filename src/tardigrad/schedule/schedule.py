@@ -8,7 +8,7 @@ not.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +101,13 @@ class Schedule:
     """What made it, for people: policy, cluster, seed."""
 
     @property
+    def clock(self) -> Literal["virtual", "measured", "events"]:
+        """What its times are: simulated seconds, those of a real run, or counted events."""
+        if self.clockless:
+            return "events"
+        return "measured" if self.about.get("cluster", {}).get("name") == "ray" else "virtual"
+
+    @property
     def rows(self) -> int:
         return len(self.worker)
 
@@ -117,7 +124,7 @@ class Schedule:
 
     @property
     def end_time(self) -> float:
-        """Virtual time of the last update (events, where there is no clock); 0 with none."""
+        """When the last update was made, by `clock`; 0 with none."""
         return float(self.group_time_s[-1]) if self.groups else 0.0
 
     def group(self, index: int) -> Ints:

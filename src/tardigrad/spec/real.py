@@ -56,7 +56,7 @@ def run_on_ray(
     if going_on:
         check_same(spec, RunFolder.open(path))
     else:
-        check_free(path)
+        check_free(path, resumes=True)
     cluster, task = spec.make_cluster(), spec.make_task()
     check_splits(task, spec.evaluate_every or 0, spec.splits)
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
@@ -89,7 +89,7 @@ def run_on_ray(
         save_params(path / PARAMS, done, task.layout)
         # As in its records: since it began, by the clock that went on while it was stopped.
         summary = summarise(done, time.time() - read_record(path / RAY)["began_s"])
-        folder.write_results(done.history.records, {**summary, "on": RAY})
+        folder.write_results(done.history.records, {**summary, "on": RAY, "imposed": impose})
     return done
 
 
@@ -123,6 +123,7 @@ def compare_real(
     Without evaluations and cuts, whose time the simulation does not count.
     """
     _timed(spec.make_cluster())
+    check_free(Path(path))
     spec = replace(spec, evaluate_every=0, checkpoint_every=0)
     real = run_on_ray(spec, path, address, impose=True, crew=crew, **options).schedule
     network = {"latency_s": message_s(real)}
@@ -168,7 +169,7 @@ def side_by_side(predicted: Schedule, with_messages: Schedule, measured: Schedul
     return Findings(
         title="predicted by the simulation, measured on Ray",
         columns=(
-            "",
+            "quantity",
             "predicted",
             "with messages",
             "measured",

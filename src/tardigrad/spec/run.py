@@ -46,7 +46,7 @@ def run(
     path = Path(path)
     going_on = resume and path.exists()
     if not going_on:
-        check_free(path)
+        check_free(path, resumes=True)
     else:
         check_same(spec, RunFolder.open(path))
         if spec.chunk is None:
@@ -129,8 +129,9 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
     return {
         "workers": schedule.workers,
         "updates": schedule.updates,
+        "gradients": len(delays_at(schedule, 0)),
         "time_s": schedule.end_time,
-        "clockless": schedule.clockless,
+        "clock": schedule.clock,
         "mean_delay": mean,
         "delay_counts": torch.bincount(torch.as_tensor(delays)).tolist(),
         "dropped": int(schedule.dropped.sum()),
@@ -149,6 +150,7 @@ def save_params(path: Path, run: Run, layout: Layout) -> None:
 
 
 def check_same(spec: Spec, folder: RunFolder) -> None:
+    require(not folder.outcomes(), f"{folder.path} holds a comparison, which cannot be resumed")
     different = differences(folder.spec(), spec.data())
     require(
         not different,
