@@ -1,5 +1,6 @@
 """The fast engine on a GPU: equal to the exact one there, and the same bits however it is cut."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,12 @@ import pytest
 import torch
 from fast_cases import POLICY_CASES, RULE_CASES, run, task
 from test_fast_engine import Stop, bits, stop_after
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 import tardigrad as tg
+from tardigrad.tasks import ModuleTask
+from tardigrad.tasks.module import initialised
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
@@ -70,3 +75,42 @@ def test_twice_and_resumed_give_the_same_bits(rule: str, batch_norm: bool, tmp_p
             )
     resumed = run(schedule, RULE_CASES[rule], "fast", folder=tmp_path, resume=True, **options)
     assert bits(resumed) == bits(whole)
+
+
+class Drawing(nn.Module):
+    """Convolutions, so one graph per gradient; and a draw that no layer tells of."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+        self.conv, self.classes = nn.Conv1d(1, 4, 3), nn.Linear(40, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.conv(x[:, None])).flatten(1)
+        if self.how == "torch":
+            x = F.dropout(x, 0.5)
+        elif self.how == "random":
+            x = x * 2 if random.random() < 0.5 else x
+        elif self.how == "numpy":
+            x = x * float(1 + np.random.rand())
+        return self.classes(x)
+
+
+@pytest.mark.parametrize("how", ["torch", "random", "numpy", "nothing"])
+def test_a_model_that_draws_is_not_captured(how: str) -> None:
+    data = task(device="cuda").data
+    module = initialised(lambda: Drawing(how), 0)
+    on = ModuleTask(module, "cross_entropy", data, 5, dtype="float64", device="cuda")
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
+    lines: list[str] = []
+    state = torch.cuda.get_rng_state()
+    fast = run(schedule, RULE_CASES["sgd"], "fast", task=on, say=lines.append, evaluate_every=20)
+    exact = run(schedule, RULE_CASES["sgd"], "exact", task=on, evaluate_every=20)
+    assert torch.equal(torch.cuda.get_rng_state(), state)
+    assert (lines[-1] == "engine: fast") == (how == "nothing")
+    assert how == "nothing" or "generator" in lines[-1]
+    assert (fast.params - exact.params).abs().max() <= 1e-9 * exact.params.abs().max()
+    again = run(schedule, RULE_CASES["sgd"], "exact", task=on, evaluate_every=20)
+    assert torch.equal(again.params, exact.params)
+    losses = [r.history.column("validation_loss") for r in (exact, again)]
+    assert losses[0] == losses[1]

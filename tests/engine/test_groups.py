@@ -16,7 +16,7 @@ from tardigrad.engine.fast.groups import first_of_each
 from tardigrad.engine.fast.stream import Stream
 from tardigrad.layout import Layout
 from tardigrad.rules import Correction, Now, Push, Rule, Sgd, Signal
-from tardigrad.tasks import Data, ModuleTask, Split, Turn
+from tardigrad.tasks import TASKS, Data, ModuleTask, Split, Turn
 from tardigrad.tasks.module import initialised
 
 SYNC = (tg.Sync(), tg.Gamma(workers=4))
@@ -88,6 +88,13 @@ def test_a_model_whose_samples_see_each_other_leaves_the_round_as_it_is() -> Non
     schedule = tg.schedule(*SYNC, updates=40)
     assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
     assert close_to_exact(schedule, RULE_CASES["sgd"], other)
+
+
+@pytest.mark.parametrize("name", ["logistic_regression", "mnist_mlp"])
+def test_a_round_of_a_ready_made_task_is_one_batch(name: str) -> None:
+    of = TASKS[name](train_size=200, validation=0)
+    assert isinstance(of, ModuleTask)
+    assert of.averages
 
 
 def test_targets_that_broadcast_against_outputs_leave_the_round_as_it_is() -> None:
