@@ -30,7 +30,8 @@ class Gradient(NamedTuple):
 class Task(Protocol):
     """Initial parameters, the gradient of (view, turn), evaluation.
 
-    `gradient` is a pure function: same view and turn, same bits.
+    `gradient` is a pure function: same view and turn, same bits. What it draws it takes from
+    `tardigrad.keys`, or within `tasks.randomness.keyed`, as `ModuleTask` and `FunctionTask` do.
     """
 
     layout: Layout
