@@ -343,11 +343,8 @@ class AdamLike(Reference):
     def update(self, pushes: Sequence[Push], now: Now) -> None:
         pushes = [self.decayed(push) for push in pushes]
         if self.kind == "gap":
-            tentative = []
-            for push in pushes:
-                m, u = self._moments(push.grad, push.grad)
-                tentative.append(self._direction(m, u, now.count))
-            self.gap.observe(average(tentative))
+            mean = average([push.grad for push in pushes])
+            self.gap.observe(self._direction(*self._moments(mean, mean), now.count))
         penalised = []
         for push in pushes:
             divisor = [1.0] * len(push.grad)

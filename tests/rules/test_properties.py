@@ -26,6 +26,7 @@ from tardigrad.rules import (
     fasgd,
     staleness_aware,
 )
+from tardigrad.schedule import Recorder
 from tardigrad.tasks import Turn, quadratic
 from tardigrad.tensors import named
 
@@ -247,20 +248,57 @@ AVERAGING = [
 ]
 
 
-@pytest.mark.parametrize("name", AVERAGING)
-def test_a_group_with_equal_views_is_one_larger_batch(name: str) -> None:
-    """Synchronous λ workers = one worker with the mean of their gradients, to rounding."""
-    rule, many = TABLE[name], task(torch.float64)
+def workers_and_their_mean() -> tuple[tg.FunctionTask, tg.FunctionTask]:
+    many = task(torch.float64)
 
     def mean_grad(view: Tensor, worker: int, step: int) -> Tensor:
         grads = [many.gradient(view, Turn(w, step, 0)).grad for w in range(WORKERS)]
         return torch.stack(grads).mean(0)
 
-    one = tg.FunctionTask(many.start(), mean_grad, layout=LAYOUT)
+    return many, tg.FunctionTask(many.start(), mean_grad, layout=LAYOUT)
+
+
+@pytest.mark.parametrize("name", AVERAGING)
+def test_a_group_with_equal_views_is_one_larger_batch(name: str) -> None:
+    """Synchronous λ workers = one worker with the mean of their gradients, to rounding."""
+    rule = TABLE[name]
+    many, one = workers_and_their_mean()
     rounds = tg.Schedule.from_order([0, 1, 2] * 20, WORKERS, tg.Sync())
     group = tg.execute(rounds, many, rule, engine="exact")
     single = tg.execute(tg.Schedule.from_order([0] * 20, 1), one, rule, engine="exact")
     assert (group.params - single.params).abs().max() <= 1e-12
+
+
+LATE = 2
+NOT_LATE = {
+    "delay_compensated": "squares each gradient",
+    "delay compensation": "squares each gradient",
+    "staleness_aware nesterov": "in a group the penalty goes on each gradient, not on the momentum",
+    "exponential_penalty": "in a group the penalty goes on each gradient, not on the momentum",
+}
+
+
+def late(each: int) -> tg.Schedule:
+    """Updates of `each` gradients, all computed at what was sent `LATE` updates before."""
+    recorder = Recorder(workers=each, shards=1)
+    for version in range(40):
+        read = (max(0, version - LATE),)
+        rows = [recorder.start(w, version, 0, read, float(version)) for w in range(each)]
+        recorder.apply(0, rows, 1.0, float(version))
+    return recorder.schedule()
+
+
+@pytest.mark.parametrize("name", AVERAGING)
+def test_a_group_with_equal_late_views_is_one_larger_batch(name: str) -> None:
+    rule = TABLE[name]
+    many, one = workers_and_their_mean()
+    group = tg.execute(late(WORKERS), many, rule, engine="exact")
+    single = tg.execute(late(1), one, rule, engine="exact")
+    apart = (group.params - single.params).abs().max()
+    if name.startswith(tuple(NOT_LATE)):
+        assert apart > 1e-5
+    else:
+        assert apart <= 1e-12
 
 
 @pytest.mark.parametrize("name", RULES)

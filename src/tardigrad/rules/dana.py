@@ -57,9 +57,7 @@ class Dana(Optimizer[DanaState, DanaOwn]):
         signals: Sequence[Signal],
         now: Now,
     ) -> tuple[Tensor, DanaState, tuple[DanaOwn, ...]]:
-        rows = list(owns)
-        total = state.velocity_sum
-        steps = []
+        rows, total, steps = list(owns), state.velocity_sum, []
         for slot, signal in zip(slots, signals, strict=True):
             velocity = rows[slot].velocity.mul(self.momentum).add(signal.first)
             total = total + (velocity - rows[slot].velocity)
@@ -68,9 +66,6 @@ class Dana(Optimizer[DanaState, DanaOwn]):
         step = combine(steps)
         theta = torch.addcmul(theta, step.first, -rate(step, now))
         return theta, DanaState(total), tuple(rows)
-
-    def peek(self, state: DanaState, own: DanaOwn, grad: Tensor, now: Now) -> Tensor:
-        return own.velocity.mul(self.momentum).add(grad)
 
     def send(self, theta: Tensor, state: DanaState, now: Now, gradients: int) -> Tensor:
         return torch.addcmul(theta, state.velocity_sum, -(now.lr * self.momentum / gradients))

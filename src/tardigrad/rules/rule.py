@@ -69,7 +69,7 @@ class Peek(NamedTuple):
     """The optimizer's step as corrections may ask for it, computed only when asked."""
 
     tentative: Callable[[], Tensor]
-    """The step the raw gradients would make (the group's mean)."""
+    """The step the group's raw gradients would make."""
     previous: Callable[[], Tensor]
     """The step of the update before."""
 
@@ -89,8 +89,11 @@ class Correction(_SaysAnew, ABC, Generic[State, Own]):
     """Corrects one gradient for its staleness.
 
     `observe` runs once per update on the group's mean gradient and moves the shared statistics;
-    `correct` runs once per gradient and moves only that worker's own rows. With equal views a
-    group of λ gradients therefore equals one gradient of a λ times larger batch.
+    `correct` runs once per gradient and moves only that worker's own rows. So λ gradients computed
+    at one view make the update that one gradient of a λ times larger batch makes: for every
+    correction where that view is θ itself; where it is an older one, for all but delay
+    compensation, which squares each gradient, and a penalty on the whole step beside momentum
+    (`combine`). DANA's buffers, one per worker, remain those of λ workers.
     """
 
     scope: Scope | None = None
@@ -154,11 +157,19 @@ class Optimizer(_SaysAnew, ABC, Generic[State, Own]):
     ) -> tuple[Tensor, State, tuple[Own, ...]]:
         """`owns[slots[i]]` are the rows of the worker that sent signals[i]."""
 
-    def peek(self, state: State, own: Own, grad: Tensor, now: Now) -> Tensor:
-        """The direction u that `grad` would make θ step along: θ − η u, before any correction."""
+    def peek(
+        self,
+        state: State,
+        owns: Sequence[Own],
+        slots: Sequence[int],
+        grads: Sequence[Tensor],
+        now: Now,
+    ) -> Tensor:
+        """The direction u that a group's raw gradients would make θ step along: θ − η u."""
         unit = now._replace(lr=torch.ones_like(now.lr), out=None)
-        zero = torch.zeros_like(grad)
-        stepped, _, _ = self.step(zero, state, (own,), (0,), (Signal(grad, grad),), unit)
+        zero = torch.zeros_like(grads[0])
+        signals = [Signal(grad, grad) for grad in grads]
+        stepped, _, _ = self.step(zero, state, owns, slots, signals, unit)
         return -stepped
 
     def previous(self, state: State) -> Tensor:
@@ -302,16 +313,14 @@ class Rule:
             decay = self.weight_decay
             pushes = [p._replace(grad=torch.add(p.grad, theta, alpha=decay)) for p in pushes]
 
+        grads = [push.grad for push in pushes]
+        own_steps = [own.optimizer for own in owns]
+
         def tentative() -> Tensor:
-            steps = [
-                self.optimizer.peek(state.optimizer, owns[slot].optimizer, push.grad, now)
-                for slot, push in zip(slots, pushes, strict=True)
-            ]
-            return mean(steps)
+            return self.optimizer.peek(state.optimizer, own_steps, slots, grads, now)
 
         peek = Peek(tentative, lambda: self.optimizer.previous(state.optimizer))
-        grad = mean([push.grad for push in pushes])
-        corrected = self.correction.observe(state.correction, grad, peek, now, layout)
+        corrected = self.correction.observe(state.correction, mean(grads), peek, now, layout)
         own_rows = [own.correction for own in owns]
         signals = []
         for slot, push in zip(slots, pushes, strict=True):
@@ -319,10 +328,10 @@ class Rule:
                 theta, corrected, own_rows[slot], push, now, layout
             )
             signals.append(signal)
-        theta, stepped, own_steps = self.optimizer.step(
-            theta, state.optimizer, [own.optimizer for own in owns], slots, signals, now
+        theta, stepped, new_steps = self.optimizer.step(
+            theta, state.optimizer, own_steps, slots, signals, now
         )
-        rows = tuple(RuleOwn(c, o) for c, o in zip(own_rows, own_steps, strict=True))
+        rows = tuple(RuleOwn(c, o) for c, o in zip(own_rows, new_steps, strict=True))
         return theta, RuleState(corrected, stepped, state.average), rows
 
     def send(self, theta: Tensor, state: RuleState, now: Now, gradients: int) -> Tensor:

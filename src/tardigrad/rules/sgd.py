@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tardigrad.checks import number, require
-from tardigrad.rules.rule import Nothing, Now, Optimizer, Signal, combine, rate
+from tardigrad.rules.rule import Nothing, Now, Optimizer, Signal, combine, mean, rate
 
 
 class SgdState(NamedTuple):
@@ -69,8 +69,16 @@ class Sgd(Optimizer[SgdState, Nothing]):
         theta = torch.addcmul(theta, direction, -rate(signal, now), out=now.out)
         return theta, state, tuple(owns)
 
-    def peek(self, state: SgdState, own: Nothing, grad: Tensor, now: Now) -> Tensor:
+    def peek(
+        self,
+        state: SgdState,
+        owns: Sequence[Nothing],
+        slots: Sequence[int],
+        grads: Sequence[Tensor],
+        now: Now,
+    ) -> Tensor:
         """γ v + g, the heavy-ball step, under Nesterov too."""
+        grad = mean(grads)
         return self._velocity(state, grad) if self.has_velocity else grad
 
     def previous(self, state: SgdState) -> Tensor:
