@@ -7,9 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from eager_graphs import eager  # noqa: F401
+from fast_cases import task as perceptron_task
 from torch import Tensor
 
 import tardigrad as tg
+from tardigrad.engine.execute import drive
+from tardigrad.engine.fast.cuda import CudaGraphs
+from tardigrad.engine.fast.on_device import OnDevice
 from tardigrad.engine.kernels import NotElementwise, trace
 from tardigrad.engine.scope import not_elementwise
 from tardigrad.layout import Layout
@@ -196,6 +201,17 @@ def test_reading_the_view_is_seen() -> None:
         assert trace(rule, torch.float32).reads_view == (name == "view")
     for name, rule in {name: tg.rules.RULES[name](LR) for name in ("gap_aware", "sgd")}.items():
         assert trace(rule, torch.float32).reads_view == (name == "gap_aware")
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("name", ["plain", "view"])
+def test_the_gpus_graphs_keep_the_views_that_a_rule_reads(name: str) -> None:
+    rule = tg.Rule(LR, Sgd(0.5), Does(ALONE[name]))  # type: ignore[arg-type]
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=7, heterogeneous=True), updates=120)
+    graphs = CudaGraphs(schedule, [perceptron_task()], [rule])
+    graphs.prepare()
+    exact = tg.execute(schedule, perceptron_task(), rule, "exact").params
+    assert (drive(OnDevice(graphs)).params - exact).abs().max() <= 1e-11
 
 
 def not_kernel(rule: tg.Rule) -> bool:
