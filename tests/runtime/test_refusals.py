@@ -19,6 +19,7 @@ from tardigrad.runtime.messages import Push
 from tardigrad.runtime.setup import Life, Place
 from tardigrad.runtime.shard import ShardHost
 from tardigrad.runtime.standing import Link
+from tardigrad.schedule import size
 from tardigrad.tasks import TASKS
 
 TASK = TASKS["logistic_regression"](features=5, train_size=60, validation=0)
@@ -89,6 +90,13 @@ def test_a_worker_whose_task_is_wrong_ends_the_run_with_its_error(crew):
     task = tg.FunctionTask(torch.ones(8), wrong_shape)
     with pytest.raises(ValueError, match=r"grad\(view, worker=1, step=4\) must return"):
         train(task, RULE, workers=2, updates=50, crew=crew)
+
+
+@pytest.mark.parametrize("many", [{"workers": 10**9}, {"updates": 10**12}])
+def test_more_than_a_machine_can_hold_is_refused_before_ray_starts(many, monkeypatch):
+    monkeypatch.setattr(size, "machine_bytes", lambda: 64 << 30)
+    with pytest.raises(ValueError, match="make a schedule that needs at least"):
+        train(TASK, RULE, **{"workers": 2, "updates": 10} | many)
 
 
 @pytest.mark.parametrize(

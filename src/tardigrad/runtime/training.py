@@ -31,6 +31,7 @@ from tardigrad.runtime.ray_cluster import connected
 from tardigrad.runtime.recovery import Recovered
 from tardigrad.runtime.server import Snapshot
 from tardigrad.runtime.setup import Setup
+from tardigrad.schedule.size import check_size
 from tardigrad.tasks import Task
 from tardigrad.tensors import not_finite
 
@@ -96,6 +97,7 @@ def train(
     count("digest_every", digest_every, least=0)
     require(impose is None or impose.workers >= workers, "impose has fewer workers than the run")
     policy.check(workers, shards)
+    check_size(workers, updates, shards, workers + updates, closed=False)
     sharding = divide(task, rule, shards, shard_by)
     require(not resume or folder is not None, "resume needs the folder of the run to go on with")
     place = Path(tempfile.mkdtemp(prefix="tardigrad-")) if folder is None else Path(folder)

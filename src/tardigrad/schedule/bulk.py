@@ -17,21 +17,28 @@ def bulk_schedule(
     policy: Policy, cluster: Cluster, updates: int, seed: int, shards: int, about: dict[str, Any]
 ) -> Schedule | None:
     """The schedule in closed form, or None where there is none."""
-    if isinstance(cluster, TimedCluster) and cluster.undisturbed:
-        if policy == Async(wait=True):
-            arrivals = _arrivals(cluster, updates, seed)
-            if arrivals is None:
-                return None
-            return _asynchronous(*arrivals, cluster.workers, shards, False, about)
+    if not has_closed_form(policy, cluster):
+        return None
+    if isinstance(cluster, TimedCluster):
         if policy == Sync():
             return _synchronous(cluster, updates, seed, shards, about)
-    if isinstance(cluster, Dispatcher) and policy == Async(wait=True):
-        dispatch = cluster.dispatch(seed)
-        if isinstance(dispatch, UniformDispatch):
-            order = dispatch.order(cluster.workers, updates)
-            ends = np.arange(1.0, updates + 1)
-            return _asynchronous(order, ends, cluster.workers, shards, True, about)
-    return None
+        arrivals = _arrivals(cluster, updates, seed)
+        if arrivals is None:
+            return None
+        return _asynchronous(*arrivals, cluster.workers, shards, False, about)
+    assert isinstance(cluster, Dispatcher)
+    dispatch = cluster.dispatch(seed)
+    assert isinstance(dispatch, UniformDispatch)
+    order = dispatch.order(cluster.workers, updates)
+    ends = np.arange(1.0, updates + 1)
+    return _asynchronous(order, ends, cluster.workers, shards, True, about)
+
+
+def has_closed_form(policy: Policy, cluster: Cluster) -> bool:
+    """Whether `bulk_schedule` has one, unless workers tie (see `_arrivals`)."""
+    if isinstance(cluster, TimedCluster):
+        return cluster.undisturbed and policy in (Async(wait=True), Sync())
+    return isinstance(cluster, Dispatcher) and cluster.uniform and policy == Async(wait=True)
 
 
 def _arrivals(cluster: TimedCluster, updates: int, seed: int) -> tuple[Ints, Floats] | None:

@@ -10,11 +10,12 @@ import numpy as np
 from tardigrad.checks import count, require
 from tardigrad.clusters import Clockless, Cluster, FixedOrder, TimedCluster
 from tardigrad.links import Full, Gate, Link
-from tardigrad.policies import Async, Policy
-from tardigrad.schedule.bulk import bulk_schedule
+from tardigrad.policies import Async, Policy, Sync
+from tardigrad.schedule.bulk import bulk_schedule, has_closed_form
 from tardigrad.schedule.loop import Loop
 from tardigrad.schedule.recorder import Recorder
 from tardigrad.schedule.schedule import Schedule
+from tardigrad.schedule.size import check_size
 from tardigrad.schedule.sources import Dispatched, Source, Timed
 from tardigrad.schedule.wire import Wire
 
@@ -84,6 +85,10 @@ def check_control(
     count("shards", shards)
     count("seed", seed, least=0)
     _check(policy, cluster.workers, shards, clockless=isinstance(cluster, Clockless))
+    everyone = policy == Sync() and isinstance(cluster, TimedCluster) and cluster.undisturbed
+    gradients = cluster.workers * updates if everyone else cluster.workers + updates
+    closed = isinstance(link, Full) and has_closed_form(policy, cluster)
+    check_size(cluster.workers, updates, shards, gradients, closed)
     require(
         policy.asynchronous or not (link.withholds_pushes and link.on_drop == "average"),
         f"{type(link).__name__} averages gradients that it does not send into a later push, but "
@@ -108,6 +113,7 @@ def schedule_from_order(
         )
     policy = policy or Async()
     _check(policy, num_workers, shards, clockless=True)
+    check_size(num_workers, 0, shards, num_workers + len(order), closed=False)
     recorder = Recorder(num_workers, shards, clockless=True)
     recorder.about = {"policy": _about(policy), "cluster": {"name": "order"}}
     arrivals = np.asarray(order, dtype=np.int64)
