@@ -17,6 +17,7 @@ from fuzz_schedule import Facts, check_schedule, unwrapped
 
 import tardigrad as tg
 from tardigrad.clusters import TimedCluster
+from tardigrad.schedule import traffic
 
 CLOSE = 1e-9
 """How far apart the engines may be in float64, relative to the largest parameter."""
@@ -41,6 +42,7 @@ def check_case(case: Case, folder: Path) -> str:
             check_schedule(case, schedule)
             check_file(schedule, folder)
             check_bulk(case, schedule)
+            check_traffic(case, schedule)
         try:
             return check_runs(case, schedule, folder)
         except ValueError as error:
@@ -87,6 +89,20 @@ def check_file(schedule: tg.Schedule, folder: Path) -> None:
 
 def check_bulk(case: Case, schedule: tg.Schedule) -> None:
     assert made(case, bulk=False) == schedule, "the closed form is the event loop's schedule"
+
+
+def check_traffic(case: Case, schedule: tg.Schedule) -> None:
+    """A link that lets everything through, and records it, finds the same schedule and traffic."""
+    if not isinstance(case.link, tg.Full):
+        return
+    recorded = made(replace(case, link=tg.Every(push=1, pull=1)))
+    for name in ("worker", "read", "group_rows", "group_shard", "group_time_s", "drop_row"):
+        assert np.array_equal(getattr(schedule, name), getattr(recorded, name)), name
+    sizes = [8 * (shard + 1) for shard in range(case.shards)]
+    counted, written = traffic(schedule, sizes), traffic(recorded, sizes)
+    assert counted.pull == written.pull, "other pulls than were sent"
+    # A push is counted when a shard has decided on it, and recorded when it is sent.
+    assert counted.push.sent <= written.push.sent
 
 
 def check_runs(case: Case, schedule: tg.Schedule | None, folder: Path) -> str:

@@ -306,23 +306,30 @@ class Loop:
         self.recorder.member(worker, True, self.now_s)
         self.pull_halves[worker].rejoined()
         for shard in range(self.recorder.shards):
+            if self._may_stop:  # a return counts one pull, which is sent when the shard hears of it
+                self._do_shard(shard, (), returns=1)
             self._tell(shard, "joined", (shard, worker, self._stay[worker]))
 
     def _tell(self, shard: int, kind: str, payload: tuple[Any, ...]) -> None:
         """Who left or came takes no time to hear of, unless the shard is stopped. Where it may be,
         all goes through the queue, so that what waited is heard first."""
-        if self.messages is None or not self.messages.network.outages:
-            self._inbox.append((kind, payload))
-        else:
+        if self._may_stop:
             self._at_shard(shard, self.now_s, ARRIVAL, kind, payload)
+        else:
+            self._inbox.append((kind, payload))
+
+    @property
+    def _may_stop(self) -> bool:
+        """Whether shards may be stopped."""
+        return self.messages is not None and bool(self.messages.network.outages)
 
     def _left(self, shard: int, worker: int) -> None:
         self._do_shard(shard, self.push_halves[shard].on_leave(worker, self.now_s))
 
     def _joined(self, shard: int, worker: int, stay: int) -> None:
         if self._here(worker, stay):  # it may have gone again before the shard heard of it
-            half = self.push_halves[shard]
-            self._do_shard(shard, half.on_join(worker, self.now_s, stay), returns=1)
+            commands = self.push_halves[shard].on_join(worker, self.now_s, stay)
+            self._do_shard(shard, commands, returns=0 if self._may_stop else 1)
 
     def _start(self, worker: int, stamp: int) -> None:
         step = self._step[worker]
