@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 import tardigrad as tg
 from tardigrad import report as reports
 from tardigrad.cli import main
-from tardigrad.folder import RunFolder
-from tardigrad.spec import Spec, replay_run, run, run_on_ray
+from tardigrad.experiment import Spec, replay_run, run, run_on_ray
+from tardigrad.recording.folder import RunFolder
 
 V0_1 = Path(__file__).parent / "data" / "v0_1"
 SCHEDULES = json.loads((V0_1 / "schedules.json").read_text())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 import tardigrad as tg
-from tardigrad.layout import Layout
+from tardigrad.core.layout import Layout
 from tardigrad.rules import Correction, Nothing, Now, Push, Sgd, Signal
 
 

@@ -1,8 +1,9 @@
 """Late gradients, put to work: simulate, run and replay asynchronous distributed SGD."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from tardigrad import rules, schedules
+from tardigrad import renamed, rules
 from tardigrad.clusters import (
     Absence,
     Constant,
@@ -31,8 +32,8 @@ from tardigrad.policies import (
     StaleSynchronous,
     Sync,
 )
-from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule, schedule
+from tardigrad.rules import Rule, rates
+from tardigrad.scheduling import Schedule, schedule
 from tardigrad.tasks import FunctionTask, ModuleTask
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ __all__ = [
     "Sync",
     "Trace",
     "execute",
+    "rates",
     "rules",
     "schedule",
-    "schedules",
     "simulate",
     "train",
 ]
@@ -89,4 +90,10 @@ def __getattr__(name: str) -> Any:
         from tardigrad.runtime import train
 
         return train
+    if name == "schedules":
+        warnings.warn("tardigrad.schedules is now tardigrad.rates", FutureWarning, stacklevel=2)
+        return rates
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+renamed.install()

@@ -11,7 +11,7 @@ from tardigrad.bench.stack import bench_stack
 from tardigrad.clusters import Gamma
 from tardigrad.policies import Async
 from tardigrad.rules import RULES
-from tardigrad.schedule import schedule
+from tardigrad.scheduling import schedule
 from tardigrad.tasks import ModuleTask
 from tardigrad.tasks.module import initialised
 

@@ -9,7 +9,7 @@ from tardigrad.clusters import Gamma
 from tardigrad.engine import execute
 from tardigrad.policies import Async
 from tardigrad.rules import fasgd
-from tardigrad.schedule import schedule
+from tardigrad.scheduling import schedule
 
 
 def test_the_table_holds_together() -> None:

@@ -15,10 +15,10 @@ from tardigrad.cli.listing import LISTS
 from tardigrad.cli.progress import Watcher
 from tardigrad.clusters import CLUSTERS
 from tardigrad.engine import Tick
+from tardigrad.experiment import Outcome, Spec, entries
 from tardigrad.policies import POLICIES
 from tardigrad.rules import RULES
-from tardigrad.schedule import Schedule
-from tardigrad.spec import Outcome, Spec, entries
+from tardigrad.scheduling import Schedule
 from tardigrad.tasks import TASKS
 
 

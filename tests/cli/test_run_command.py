@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 import tardigrad as tg
 from tardigrad.engine import Tick
 from tardigrad.engine.checkpoint import load_checkpoint
-from tardigrad.folder import RunFolder
-from tardigrad.spec import Spec, run
+from tardigrad.experiment import Spec, run
+from tardigrad.recording.folder import RunFolder
 
 
 def test_a_run_is_a_folder(cli: Cli) -> None:
@@ -164,7 +164,7 @@ def test_wall_time_goes_on_after_a_resume(cli: Cli, monkeypatch: pytest.MonkeyPa
         if tick.updates > 30:
             raise Killed
 
-    for module in ("tardigrad.engine.execute", "tardigrad.spec.run"):
+    for module in ("tardigrad.engine.execute", "tardigrad.experiment.run"):
         monkeypatch.setattr(sys.modules[module], "time", SimpleNamespace(perf_counter=counting))
     spec = Spec.load("small.toml", ["checkpoint_every=15"])
     with pytest.raises(Killed):

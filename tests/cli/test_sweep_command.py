@@ -15,9 +15,9 @@ import torch
 from conftest import Cli, started
 from PIL import Image
 
+from tardigrad.experiment import Spec, points, read_toml, run, sweep
 from tardigrad.report.sweep import Sweep
 from tardigrad.report.sweep_figure import _along, _ceiling
-from tardigrad.spec import Spec, points, read_toml, run, sweep
 
 BOWL = """
 updates = 48

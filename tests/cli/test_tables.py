@@ -19,13 +19,13 @@ from tardigrad.cli.console import out
 from tardigrad.cli.listing import LISTS
 from tardigrad.cli.live import tables as live_tables
 from tardigrad.cli.table import Table
-from tardigrad.findings import Findings
+from tardigrad.core.result_table import ResultTable
+from tardigrad.experiment.real import real_beside_simulated
 from tardigrad.plan.studies import STUDIES
-from tardigrad.spec.real import side_by_side
 
 WIDTHS = (20, 40, 60, 80, 90, 120, 200)
 
-FOUND = Findings(
+FOUND = ResultTable(
     title="a title of several words",
     columns=("workload", "a long header", "another one", "and a third", "fourth"),
     rows=(("μ=128, λ=250, gamma", 1234567.0, 0.123456, 987.65, 12_345),),
@@ -107,7 +107,7 @@ def test_no_width_loses_a_label_or_a_digit(
 def test_a_real_run_beside_the_simulation() -> None:
     cluster = tg.Gamma(workers=4, heterogeneous=True)
     made = [tg.schedule(tg.Async(), cluster, 400, seed) for seed in range(3)]
-    found = side_by_side(*made)
+    found = real_beside_simulated(*made)
     rows = [[shown._cell(cell) for cell in row] for row in found.rows]
     check_whole(Table(found.columns, rows, found.keys))
     assert "" not in found.data()["rows"][0]
@@ -157,7 +157,7 @@ def test_a_table_is_divided_before_it_becomes_records() -> None:
 
 def test_columns_without_a_name_are_refused() -> None:
     with pytest.raises(ValueError, match="a name of its own"):
-        Findings("t", ("", "a"), ())
+        ResultTable("t", ("", "a"), ())
 
 
 def test_nothing_wraps_where_there_is_no_terminal(cli: Cli) -> None:

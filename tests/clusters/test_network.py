@@ -5,7 +5,7 @@ import pytest
 
 from tardigrad.clusters import Absence, Constant, Exponential, Network, Outage, SlowShard
 from tardigrad.policies import Async, Sync
-from tardigrad.schedule import Schedule, schedule, validate
+from tardigrad.scheduling import Schedule, schedule, validate
 
 
 def test_a_transfer_takes_latency_and_its_share_of_the_bytes():

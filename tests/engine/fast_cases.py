@@ -11,7 +11,7 @@ from torch import nn
 
 import tardigrad as tg
 from tardigrad.rules import RULES, Adam, DelayCompensation, Rule
-from tardigrad.schedules import cosine
+from tardigrad.rules.rates import cosine
 from tardigrad.tasks import Data, ModuleTask, Split
 from tardigrad.tasks.module import initialised
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 import tardigrad as tg
 from tardigrad.clusters import Absence
+from tardigrad.core.layout import Layout, Sharding
 from tardigrad.engine.exact import Exact
 from tardigrad.engine.shard import Arrived, Shard
-from tardigrad.layout import Layout, Sharding
-from tardigrad.schedule import Recorder
+from tardigrad.scheduling import Recorder
 from tardigrad.tasks import Data, Split
 
 LR = 0.1

@@ -11,6 +11,7 @@ from fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 from torch import Tensor, nn
 
 import tardigrad as tg
+from tardigrad.core.layout import Sharding
 from tardigrad.engine import Tick
 from tardigrad.engine.choose import WORTH_COMPILING
 from tardigrad.engine.fast import build, stream, waiting
@@ -19,7 +20,6 @@ from tardigrad.engine.fast.memory import GIB, machine_bytes, predicted_bytes
 from tardigrad.engine.fast.slots import assign_slots
 from tardigrad.engine.fast.waiting import place_views
 from tardigrad.engine.kernels import cpp
-from tardigrad.layout import Sharding
 from tardigrad.rules import Now, Optimizer, Rule, Signal
 from tardigrad.tasks import ModuleTask, quadratic
 from tardigrad.tasks.module import initialised

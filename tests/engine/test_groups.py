@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import tardigrad as tg
+from tardigrad.core.layout import Layout
 from tardigrad.engine.execute import prepare
 from tardigrad.engine.fast import groups
 from tardigrad.engine.fast.groups import first_of_each
 from tardigrad.engine.fast.stream import Stream
-from tardigrad.layout import Layout
 from tardigrad.rules import Correction, Now, Push, Rule, Sgd, Signal
 from tardigrad.tasks import TASKS, Data, ModuleTask, Split, Turn
 from tardigrad.tasks.module import initialised

@@ -5,12 +5,12 @@ import torch
 from torch import Tensor
 
 import tardigrad as tg
+from tardigrad.core.layout import Layout
+from tardigrad.core.trees import named
 from tardigrad.engine.kernels import CppKernel, NotElementwise, trace
 from tardigrad.engine.shard import Arrived, Shard
-from tardigrad.layout import Layout
 from tardigrad.rules import RULES, Adam, DelayCompensation, Rule
-from tardigrad.schedules import Progress, cosine
-from tardigrad.tensors import named
+from tardigrad.rules.rates import Progress, cosine
 
 SIZE, WORKERS, UPDATES = 3001, 5, 24
 CASES: dict[str, Rule] = {

@@ -9,10 +9,10 @@ import torch
 
 import tardigrad as tg
 from tardigrad.clusters import Absence, Network
+from tardigrad.core.keys import key, uniform
+from tardigrad.core.layout import Layout
 from tardigrad.engine.lockstep import Lockstep
-from tardigrad.keys import key, uniform
-from tardigrad.layout import Layout
-from tardigrad.schedule import traffic
+from tardigrad.scheduling import traffic
 from tardigrad.tasks import quadratic
 
 WORKERS = 4

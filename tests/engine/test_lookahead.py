@@ -7,7 +7,7 @@ import pytest
 
 import tardigrad as tg
 from tardigrad.engine.fast.lookahead import Batches, in_stages, just_in_time, look_ahead, ready_at
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 
 CASES = {
     "gamma": (tg.Async(), tg.Gamma(workers=12), 1),

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 import tardigrad as tg
+from tardigrad.core.trees import named
 from tardigrad.engine.fast.lookahead import in_stages
 from tardigrad.engine.fast.tables import Placement, comes_twice, fits_stages, scalar_table
 from tardigrad.engine.kernels import CppKernel, trace
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
-from tardigrad.tensors import named
+from tardigrad.scheduling import Schedule
 
 SIZE = 50
 DIAGONAL = torch.linspace(0.5, 1.5, SIZE, dtype=torch.float64)

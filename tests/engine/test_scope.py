@@ -12,12 +12,12 @@ from fast_cases import task as perceptron_task
 from torch import Tensor
 
 import tardigrad as tg
+from tardigrad.core.layout import Layout
 from tardigrad.engine.execute import drive
 from tardigrad.engine.fast.cuda import CudaGraphs
 from tardigrad.engine.fast.on_device import OnDevice
 from tardigrad.engine.kernels import NotElementwise, trace
 from tardigrad.engine.scope import not_elementwise
-from tardigrad.layout import Layout
 from tardigrad.rules import (
     Adam,
     Correction,

@@ -8,7 +8,7 @@ from tardigrad.engine.fast.lookahead import Batches, just_in_time
 from tardigrad.engine.fast.sizes import choose_sizes, cover
 from tardigrad.engine.fast.slots import UNREAD, VersionSlots, assign_slots
 from tardigrad.policies import Policy
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 
 CASES: dict[str, tuple[Policy, tg.Gamma | tg.Dispatcher, int]] = {
     "gamma": (tg.Async(), tg.Gamma(workers=12, heterogeneous=True), 1),

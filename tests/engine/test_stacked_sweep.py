@@ -7,7 +7,7 @@ import pytest
 from eager_graphs import eager  # noqa: F401
 
 from tardigrad.engine.fast import stack
-from tardigrad.spec import Outcome, points, read_toml, sweep
+from tardigrad.experiment import Outcome, points, read_toml, sweep
 
 SPEC = """
 updates = 60
@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def as_if_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("tardigrad.spec.sweep")
+    module = importlib.import_module("tardigrad.experiment.sweep")
     monkeypatch.setattr(module, "may_stack", lambda spec: spec.engine != "exact")
 
 

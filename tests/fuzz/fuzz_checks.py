@@ -17,7 +17,7 @@ from fuzz_schedule import Facts, check_schedule, unwrapped
 
 import tardigrad as tg
 from tardigrad.clusters import TimedCluster
-from tardigrad.schedule import traffic
+from tardigrad.scheduling import traffic
 
 CLOSE = 1e-9
 """How far apart the engines may be in float64, relative to the largest parameter."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tardigrad import keys
+from tardigrad.core import keys
 
 T = TypeVar("T")
 

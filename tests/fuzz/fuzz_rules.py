@@ -11,16 +11,16 @@ from typing import Any
 from fuzz_draws import Draws
 
 from root_penalty import root_penalty
-from tardigrad import rules, schedules
-from tardigrad.rules import RULES, Rule
-from tardigrad.schedules import (
-    Constant,
-    Cosine,
-    Exponential,
+from tardigrad import rules
+from tardigrad.rules import RULES, Rule, rates
+from tardigrad.rules.rates import (
+    ConstantRate,
+    CosineRate,
+    ExponentialRate,
     LearningRate,
-    Linear,
-    Step,
-    WarmUp,
+    LinearRate,
+    StepRate,
+    WarmUpRate,
 )
 
 COMPOSED = {
@@ -45,13 +45,13 @@ class RuleDraw:
 
     def make(self) -> Rule:
         """What the text says, so that what is printed is what ran."""
-        names = {"rules": rules, "schedules": schedules, "replace": replace}
+        names = {"rules": rules, "rates": rates, "replace": replace}
         made: Rule = eval(self.text(), names | {"root_penalty": root_penalty})
         return made
 
     def text(self) -> str:
         """As Python."""
-        rate = re.sub(r"\b([A-Z]\w+)\(", r"schedules.\1(", repr(self.lr))
+        rate = re.sub(r"\b([A-Z]\w+)\(", r"rates.\1(", repr(self.lr))
         form = COMPOSED.get(self.name, f"rules.{self.name}({{lr}}{{options}})")
         made = form.format(lr=rate, options=_arguments(self.options))
         return f"replace({made}{_arguments(self.common)})" if self.common else made
@@ -123,11 +123,11 @@ def _rate(draw: Draws, lr: float, workers: int, epochs: bool) -> float | Learnin
     by = draw.choice(["updates", "samples", *(["epochs"] if epochs else [])])
     over = {"updates": 20.0, "samples": 80.0, "epochs": 1.5}[by]
     after: list[LearningRate] = [
-        Constant(lr),
-        Step(lr, (over / 2, over), 0.3, by=by),
-        Linear(lr, over, final=lr / 10, by=by),
-        Cosine(lr, over, by=by),
-        Exponential(lr, 0.5, over, by=by),
+        ConstantRate(lr),
+        StepRate(lr, (over / 2, over), 0.3, by=by),
+        LinearRate(lr, over, final=lr / 10, by=by),
+        CosineRate(lr, over, by=by),
+        ExponentialRate(lr, 0.5, over, by=by),
     ]
     chosen = draw.choice(after)
-    return WarmUp(chosen, workers, over / 2, by=by) if draw.chance(0.3) else chosen
+    return WarmUpRate(chosen, workers, over / 2, by=by) if draw.chance(0.3) else chosen

@@ -10,8 +10,8 @@ from fuzz_case import Case
 import tardigrad as tg
 from tardigrad.clusters import TimedCluster
 from tardigrad.policies import Policy
-from tardigrad.schedule.schedule import MERGED
-from tardigrad.schedule.validate import validate
+from tardigrad.scheduling.schedule import MERGED
+from tardigrad.scheduling.validate import validate
 
 ROUNDING = 1e-9
 """Seconds: times are sums."""

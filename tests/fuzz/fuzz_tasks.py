@@ -11,8 +11,8 @@ from fuzz_draws import Draws
 from torch import Tensor, nn
 
 import tardigrad as tg
-from tardigrad import keys
-from tardigrad.layout import Layout
+from tardigrad.core import keys
+from tardigrad.core.layout import Layout
 from tardigrad.tasks import Data, Split, Task, quadratic
 from tardigrad.tasks.module import initialised
 

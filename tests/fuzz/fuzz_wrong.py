@@ -10,7 +10,8 @@ from fuzz_draws import Draws
 from fuzz_tasks import LAYOUT, task
 
 import tardigrad as tg
-from tardigrad import rules, schedules
+from tardigrad import rules
+from tardigrad.rules import rates
 
 Parts = dict[str, Any]
 """Arguments of `simulate`."""
@@ -90,7 +91,7 @@ WRONG: dict[str, Wrong] = {
     "ema": lambda d, w, s: {"rule": replace(rules.sgd(0.1), ema=d.choice([0.0, 1.0, nan]))},
     "clip_norm": lambda d, w, s: {"rule": replace(rules.sgd(0.1), clip_norm=d.choice([0.0, nan]))},
     "per": lambda d, w, s: {"rule": rules.gap_aware(0.1, per="tensor")},  # type: ignore[arg-type]
-    "milestones": lambda d, w, s: {"rule": rules.sgd(schedules.step(0.1, (20.0, 10.0)))},
+    "milestones": lambda d, w, s: {"rule": rules.sgd(rates.step(0.1, (20.0, 10.0)))},
     "layout": lambda d, w, s: {
         "task": tg.FunctionTask(torch.ones(LAYOUT.size + 1), _same, layout=LAYOUT)
     },
@@ -131,7 +132,7 @@ WRONG: dict[str, Wrong] = {
     },
     "more shards than parameters": lambda d, w, s: {"shards": LAYOUT.size + 1},
     "more shards than tensors": lambda d, w, s: {"shards": 5, "shard_by": "tensor"},
-    "no epochs": lambda d, w, s: {"rule": rules.sgd(schedules.cosine(0.1, 2.0, by="epochs"))},
+    "no epochs": lambda d, w, s: {"rule": rules.sgd(rates.cosine(0.1, 2.0, by="epochs"))},
     "no share": lambda d, w, s: {
         "task": task(kind="module", loss="mse", sampling="partition", workers=w - 1)
     },

@@ -3,7 +3,7 @@
 import pytest
 
 import tardigrad as tg
-from tardigrad.keys import key, uniform
+from tardigrad.core.keys import key, uniform
 from tardigrad.links.budget import frequencies
 
 

@@ -5,8 +5,8 @@ import pytest
 
 import tardigrad as tg
 from tardigrad.clusters import Absence, Constant, Network
-from tardigrad.schedule import traffic, validate
-from tardigrad.schedule.schedule import MERGED
+from tardigrad.scheduling import traffic, validate
+from tardigrad.scheduling.schedule import MERGED
 
 
 def test_full_makes_the_schedule_without_a_link() -> None:

@@ -4,9 +4,9 @@ import numpy as np
 
 from tardigrad.clusters import Absence, Constant, Exponential, Network
 from tardigrad.policies import Async, Sync
-from tardigrad.schedule import Schedule, schedule
-from tardigrad.schedule.analysis import (
-    Statistics,
+from tardigrad.scheduling import Schedule, schedule
+from tardigrad.scheduling.analysis import (
+    Distribution,
     Summary,
     collect_times_s,
     waiting_share,
@@ -20,7 +20,7 @@ def test_a_synchronous_round_is_known_to_the_second():
     assert summary.updates_per_s == 1 / 4
     assert summary.gradients_per_s == 3 / 4
     assert summary.waiting == (3 + 2 + 0) / 12
-    assert summary.delay == Statistics(15, 0, 0, 0, 0, 0)
+    assert summary.delay == Distribution(15, 0, 0, 0, 0, 0)
     assert summary.dropped == 0
     assert collect_times_s(made).tolist() == [[1.0, 2.0, 4.0]] * 5
     assert sorted(waits_s(made).tolist()) == [0.0] * 5 + [2.0] * 5 + [3.0] * 5

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tardigrad.clusters import Constant, Exponential, Gamma, Network
-from tardigrad.schedule import validate
-from tardigrad.schedule.analysis import Statistics, delays_at
-from tardigrad.schedule.layers import LayerTiming, layered_schedule
+from tardigrad.scheduling import validate
+from tardigrad.scheduling.analysis import Distribution, delays_at
+from tardigrad.scheduling.layers import LayerTiming, layered_schedule
 
 
 def test_the_bottom_layer_waits_for_everybody_and_the_top_for_its_share():
@@ -16,14 +16,14 @@ def test_the_bottom_layer_waits_for_everybody_and_the_top_for_its_share():
     timing = LayerTiming.even(layers)
     made = layered_schedule(Gamma(workers=workers), timing, updates=10_000)
     validate(made)
-    means = [Statistics.of(delays_at(made, layer)).mean for layer in range(layers)]
+    means = [Distribution.of(delays_at(made, layer)).mean for layer in range(layers)]
     assert abs(means[0] - (workers - 1)) < 1
     assert abs(means[-1] - workers * timing.spans[-1]) < 1
     assert all(a > b for a, b in itertools.pairwise(means))
 
 
 def test_one_layer_is_the_asynchronous_schedule():
-    from tardigrad.schedule import schedule
+    from tardigrad.scheduling import schedule
 
     cluster = Exponential(workers=5)
     layered = layered_schedule(cluster, LayerTiming.even(1), updates=200, seed=4)

@@ -9,8 +9,8 @@ import pytest
 from tardigrad.clusters import Absence, Constant, Exponential, Network
 from tardigrad.policies import Async, Sync
 from tardigrad.report.perfetto import trace_events, write_trace
-from tardigrad.report.timeline import draw_timeline, outcomes, spans
-from tardigrad.schedule import Schedule, schedule
+from tardigrad.report.timeline import draw_timeline, push_outcomes, spans
+from tardigrad.scheduling import Schedule, schedule
 
 
 def disturbed() -> Schedule:
@@ -90,7 +90,7 @@ def test_waiting_is_what_the_schedule_says():
     waited = [s for s in spans(made, made.end_time) if s.what == "waiting"]
     for worker, expected in enumerate(made.waiting_s):
         assert sum(s.to_s - s.from_s for s in waited if s.worker == worker) == expected
-    assert set(outcomes(made)[:15]) == {0}
+    assert set(push_outcomes(made)[:15]) == {0}
 
 
 def test_the_picture_is_drawn(tmp_path):

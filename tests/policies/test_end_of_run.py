@@ -14,7 +14,7 @@ from tardigrad.policies import (
     StaleSynchronous,
     Start,
 )
-from tardigrad.schedule import validate
+from tardigrad.scheduling import validate
 
 UPDATES = 20
 

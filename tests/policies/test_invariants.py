@@ -8,8 +8,8 @@ import pytest
 import tardigrad as tg
 from tardigrad.clusters import Absence, Network
 from tardigrad.policies import POLICIES, Policy
-from tardigrad.schedule import traffic
-from tardigrad.schedule.validate import validate
+from tardigrad.scheduling import traffic
+from tardigrad.scheduling.validate import validate
 
 WORKERS, SHARDS = 6, 4
 EXAMPLES: list[Policy] = [

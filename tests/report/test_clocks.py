@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 
 import tardigrad as tg
 from tardigrad.cli.report import title_of
-from tardigrad.folder import RunFolder
+from tardigrad.recording.folder import RunFolder
 from tardigrad.report import draw, draw_timeline, results_table
 from tardigrad.report.clocks import CLOCKS, MIXED, clock_of
 from tardigrad.report.perfetto import trace_events
-from tardigrad.report.series import Series, load
-from tardigrad.schedule import Schedule
+from tardigrad.report.series import Series, load_series
+from tardigrad.scheduling import Schedule
 
 SIMULATED = tg.schedule(tg.Async(), tg.Gamma(workers=2, mean_s=0.001), updates=30)
 ORDERED = Schedule.from_order([0, 1, 0, 1], 2)
@@ -132,5 +132,5 @@ def test_a_run_on_ray_that_ended_early_has_no_report(status: str, tmp_path: Path
     folder = RunFolder.create(tmp_path / "run", "rule = {name = 'sgd'}\n", None)
     folder.write_results([], {"status": status, "why": "so"})
     with pytest.raises(ValueError, match=rf"{status}, and no results: finish it with --resume"):
-        load(folder.path)
+        load_series(folder.path)
     assert json.loads((folder.path / "summary.json").read_text())["status"] == status

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tardigrad.folder import RunFolder
-from tardigrad.report import draw, figures, load, results_table
+from tardigrad.recording.folder import RunFolder
+from tardigrad.report import draw, figures, load_series, results_table
 from tardigrad.report.series import Series, gathered, metric_of
 
 
@@ -122,16 +122,16 @@ def test_figures_of_runs_that_measured_nothing_or_reached_zero(tmp_path: Path) -
 def test_a_run_that_has_not_stopped_has_no_report(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", "updates = 1\n", None)
     with pytest.raises(ValueError, match="--resume"):
-        load(folder.path)
+        load_series(folder.path)
 
 
 def test_damaged_metrics_are_told(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", "rule = {name = 'sgd'}\n", None)
     folder.write_results([{"update": 1}], summary())
-    assert load(folder.path)[0].runs == [[{"update": 1}]]
+    assert load_series(folder.path)[0].runs == [[{"update": 1}]]
     (folder.path / "metrics.jsonl").write_text('{"update": ')
     with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged"):
-        load(folder.path)
+        load_series(folder.path)
 
 
 def test_a_folder_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tardigrad.folder import GRADIENTS, RunFolder
+from tardigrad.experiment import Spec, run
+from tardigrad.recording.folder import GRADIENTS, RunFolder
 from tardigrad.report import draw_staleness, rank_correlation
-from tardigrad.spec import Spec, run
 
 
 def test_rank_correlation_is_spearmans() -> None:

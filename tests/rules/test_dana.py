@@ -10,9 +10,9 @@ from torch import Tensor
 
 import tardigrad as tg
 from tardigrad.clusters import Absence, Constant, Network
+from tardigrad.core.layout import Layout
 from tardigrad.engine import Arrived, Shard
 from tardigrad.engine.checkpoint import load_checkpoint, save_checkpoint
-from tardigrad.layout import Layout
 from tardigrad.rules import Dana, Fasgd
 
 LR, MOMENTUM = 0.05, 0.8

@@ -66,11 +66,11 @@ NEUTRAL: dict[str, tuple[tg.Rule, tg.Rule]] = {
     ),
     "clip_norm=∞": (tg.Rule(LR, Sgd(0.9), clip_norm=1e30), sgd(LR, 0.9)),
     "ema": (tg.Rule(LR, Sgd(0.9), ema=0.99), sgd(LR, 0.9)),
-    "constant rate": (sgd(tg.schedules.step(LR, milestones=(10**6,))), sgd(LR)),
-    "decay=1": (sgd(tg.schedules.exponential(LR, decay=1.0)), sgd(LR)),
-    "final=lr": (sgd(tg.schedules.linear(LR, over=10, final=LR)), sgd(LR)),
+    "constant rate": (sgd(tg.rates.step(LR, milestones=(10**6,))), sgd(LR)),
+    "decay=1": (sgd(tg.rates.exponential(LR, decay=1.0)), sgd(LR)),
+    "final=lr": (sgd(tg.rates.linear(LR, over=10, final=LR)), sgd(LR)),
     "warm-up of one worker": (
-        sgd(tg.schedules.warm_up(tg.schedules.Constant(LR), workers=1, by="updates")),
+        sgd(tg.rates.warm_up(tg.rates.Constant(LR), workers=1, by="updates")),
         sgd(LR),
     ),
 }

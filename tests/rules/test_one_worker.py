@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 import tardigrad as tg
 from root_penalty import root_penalty
-from tardigrad import keys, rules
+from tardigrad import rules
+from tardigrad.core import keys
 from tardigrad.tasks import Data, Split, Turn
 
 STEPS = 300
@@ -115,9 +116,7 @@ def test_a_learning_rate_schedule_is_followed_as_torch_follows_it(name: str) -> 
             group["lr"] = base * 0.1 ** ((step >= 100) + (step >= 200))
         params.grad = task.gradient(params.detach().clone(), Turn(0, step, step)).grad
         optimizer.step()
-    stepped = tg.Rule(
-        tg.schedules.step(base, (100, 200), factor=0.1), rule.optimizer, rule.correction
-    )
+    stepped = tg.Rule(tg.rates.step(base, (100, 200), factor=0.1), rule.optimizer, rule.correction)
     run = tg.execute(alone(tg.Async()), task, stepped, engine="exact")
     assert torch.equal(run.params, params.detach())
 

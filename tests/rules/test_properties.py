@@ -12,8 +12,9 @@ from torch import Tensor
 
 import tardigrad as tg
 from root_penalty import RootPenalty
+from tardigrad.core.layout import Layout
+from tardigrad.core.trees import named
 from tardigrad.engine.shard import Arrived, Shard
-from tardigrad.layout import Layout
 from tardigrad.rules import (
     RULES,
     Correction,
@@ -26,9 +27,8 @@ from tardigrad.rules import (
     fasgd,
     staleness_aware,
 )
-from tardigrad.schedule import Recorder
+from tardigrad.scheduling import Recorder
 from tardigrad.tasks import Turn, quadratic
-from tardigrad.tensors import named
 
 LAYOUT = Layout(("a", "b", "c"), ((3, 2), (4,), (3,)))
 WORKERS = 3
@@ -74,7 +74,7 @@ def test_a_rule_changes_none_of_its_inputs(name: str) -> None:
             )
             for worker in range(2)
         ]
-        now = rule.now(tg.schedules.Progress(update, update))
+        now = rule.now(tg.rates.Progress(update, update))
         inputs = [*named((theta, state, owns, pushes), "in").values(), now.lr, now.lr_max]
         before = [tensor.clone() for tensor in inputs]
         out = rule.apply(theta, state, owns, (0, 1), pushes, now, LAYOUT)
@@ -147,7 +147,7 @@ def test_a_rule_converges_on_a_quadratic(name: str) -> None:
     rule = TABLE[name]
     bowl = quadratic(dimension=10, condition=5.0)
     start = bowl.evaluate(bowl.start(), (), "")["loss"]
-    cosine = tg.schedules.cosine(rule.lr.max, over=1200)
+    cosine = tg.rates.cosine(rule.lr.max, over=1200)
     done = tg.simulate(
         bowl, replace(rule, lr=cosine), cluster=tg.Gamma(workers=4), updates=1200, engine="exact"
     )

@@ -10,8 +10,9 @@ import references as ref
 import torch
 
 import tardigrad as tg
-from tardigrad import rules, schedules
-from tardigrad.layout import Layout
+from tardigrad import rules
+from tardigrad.core.layout import Layout
+from tardigrad.rules import rates
 
 WORKERS = 3
 ARRIVALS = 90
@@ -331,34 +332,34 @@ def test_the_references_tell_rules_apart() -> None:
         ends[name] = run.theta
 
 
-RATES: dict[str, tuple[schedules.LearningRate, Callable[[int], float], float]] = {
+RATES: dict[str, tuple[rates.LearningRate, Callable[[int], float], float]] = {
     "step": (
-        schedules.step(0.1, milestones=(20, 50), factor=0.3),
+        rates.step(0.1, milestones=(20, 50), factor=0.3),
         lambda k: 0.1 * (1 if k < 20 else 0.3 if k < 50 else 0.09),
         0.1,
     ),
     "rising": (
-        schedules.step(0.01, milestones=(30,), factor=5.0),
+        rates.step(0.01, milestones=(30,), factor=5.0),
         lambda k: 0.01 if k < 30 else 0.05,
         0.05,
     ),
     "linear": (
-        schedules.linear(0.1, over=60, final=0.02),
+        rates.linear(0.1, over=60, final=0.02),
         lambda k: 0.1 - 0.08 * min(k, 60) / 60,
         0.1,
     ),
     "cosine": (
-        schedules.cosine(0.1, over=80),
+        rates.cosine(0.1, over=80),
         lambda k: 0.05 * (1 + math.cos(math.pi * min(k, 80) / 80)),
         0.1,
     ),
     "exponential": (
-        schedules.exponential(0.1, decay=0.5, over=40),
+        rates.exponential(0.1, decay=0.5, over=40),
         lambda k: 0.1 * 0.5 ** (k / 40),
         0.1,
     ),
     "warm_up": (
-        schedules.warm_up(schedules.step(0.08, (60,)), workers=4, over=40, by="samples"),
+        rates.warm_up(rates.step(0.08, (60,)), workers=4, over=40, by="samples"),
         lambda k: 0.08 * (0.1 if k >= 60 else 1) * (0.25 + 0.75 * min(k, 40) / 40),
         0.08,
     ),
@@ -376,7 +377,7 @@ def test_rules_follow_learning_rates(name: str, rate: str) -> None:
 
 def test_samples_count_every_gradient_of_a_group() -> None:
     rule, twin = CASES["sgd"]
-    lr = schedules.linear(0.1, over=60, final=0.01, by="samples")
+    lr = rates.linear(0.1, over=60, final=0.01, by="samples")
     compare(replace(rule, lr=lr), twin, 4, group=3, lr=lambda k: 0.1 - 0.09 * min(3 * k, 60) / 60)
 
 

@@ -9,10 +9,10 @@ from table import TABLE
 from torch import Tensor
 
 import tardigrad as tg
-from tardigrad.layout import Layout
+from tardigrad.core.layout import Layout
+from tardigrad.core.trees import named
 from tardigrad.rules import Adam, Correction, Now, Push, Raw, Rule, Sgd, Signal
-from tardigrad.schedules import Progress
-from tardigrad.tensors import named
+from tardigrad.rules.rates import Progress
 
 LAYOUT = Layout(("a", "b"), ((4,), (2,)))
 

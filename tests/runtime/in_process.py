@@ -9,11 +9,11 @@ from functools import partial
 
 import numpy as np
 
-from tardigrad import keys
-from tardigrad.layout import Sharding
+from tardigrad.core import keys
+from tardigrad.core.layout import Sharding
 from tardigrad.policies import Request, SetTimer, Start
 from tardigrad.runtime.log import Log
-from tardigrad.runtime.messages import Event, Push, Released, Ticket, Timed
+from tardigrad.runtime.messages import Event, PushHeader, Released, Ticket, Timed
 from tardigrad.runtime.setup import Setup
 from tardigrad.runtime.state import make_server
 from tardigrad.tasks import Turn
@@ -92,7 +92,7 @@ class ModelWorker:
         self.do(self.half.finished(0.0))
         now = float(self.cluster.now)
         for shard in range(setup.sharding.shards):
-            push = Push(
+            push = PushHeader(
                 self.row, self.worker, self.step, stamp, read, now, now, float(loss), True,
                 self.heard[shard],
             )  # fmt: skip
@@ -154,7 +154,7 @@ class Cluster:
         server = self.servers[shard]
         headers = dict(server.control.rows)
         if event.kind == "push":
-            push = Push(*event.what)
+            push = PushHeader(*event.what)
             server.control.check(push)
             headers[push.row] = push
             server.arrive(push, grad, ())

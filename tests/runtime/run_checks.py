@@ -6,7 +6,7 @@ import torch
 
 import tardigrad as tg
 from tardigrad.runtime.log import read_log
-from tardigrad.runtime.messages import Applied, Dropped, Push
+from tardigrad.runtime.messages import Applied, Dropped, PushHeader
 
 
 def assert_replays(run, task, rule, updates):
@@ -27,7 +27,7 @@ def assert_nothing_lost_or_twice(folder, shards, updates):
         versions, of_worker = 0, defaultdict(set)
         for line in read_log(folder / f"shard-{shard}.log").lines:
             if line.event.kind == "push":
-                push = Push(*line.event.what)
+                push = PushHeader(*line.event.what)
                 pushed[push.row] += 1
                 of_worker[push.worker].add(push.step)
             for decided in line.decided:

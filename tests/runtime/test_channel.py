@@ -23,10 +23,10 @@ from tardigrad.runtime.channel import RayChannel, SocketChannel, open_channel
 from tardigrad.runtime.connection import Connection, abstract
 from tardigrad.runtime.control import Refused
 from tardigrad.runtime.door import Door
-from tardigrad.runtime.messages import NO_ROW, Call, Push, Released, Ticket
+from tardigrad.runtime.messages import NO_ROW, Call, PushHeader, Released, Ticket
 from tardigrad.runtime.setup import Life, Place
 from tardigrad.runtime.shard import ShardHost
-from tardigrad.runtime.standing import Link
+from tardigrad.runtime.standing import WorkerAddress
 from tardigrad.runtime.wire import LENGTHS, Arrays, BadFrame, split_frames, write_frame
 from tardigrad.runtime.worker import Worker
 from tardigrad.tasks import TASKS
@@ -112,13 +112,13 @@ def test_slots_and_arrays_survive():
 
 
 def test_a_call_comes_as_it_was_made_and_is_answered(shard):
-    push = Push(5, 0, 4, 3, (2, 9), 0.25, 0.5, math.inf, True, 1)
+    push = PushHeader(5, 0, 4, 3, (2, 9), 0.25, 0.5, math.inf, True, 1)
     buffers = (np.arange(3.0), np.array(7))
     ears = Ears(shard)
     assert ears.ask(Call("push", tuple(push), SLOT, buffers)) == [(Ticket(0, 1), None)]
     ((life, call),) = shard.calls
     assert life == LIFE
-    assert (call.kind, Push(*call.what), call.payload) == ("push", push, SLOT)
+    assert (call.kind, PushHeader(*call.what), call.payload) == ("push", push, SLOT)
     assert [a.tolist() for a in call.extra] == [[0.0, 1.0, 2.0], 7]
 
 
@@ -375,7 +375,7 @@ def test_near_workers_make_no_ray_calls(ray_here, tmp_path):
         here = worker.prepare(setup, number, 0)
         worker.connect([(None, 0, place) for place in places])
         for host in hosts:
-            host.connect(number, Link(None, 0, here))
+            host.connect(number, WorkerAddress(None, 0, here))
     for number, worker in enumerate(workers):
         threads.append(threading.Thread(target=worker.run, args=(0, number, [0, 0])))
         threads[-1].start()
@@ -501,13 +501,13 @@ def test_what_a_completed_gradient_shows_to_be_heard_is_not_sent_again(tmp_path)
     host, grad = ShardHost(), np.ones(task.layout.size, dtype=np.float32)
     place = host.prepare(setup, 0, 0)
     for worker in range(2):
-        host.connect(worker, Link(SimpleNamespace(deliver=deliver), 0, place))
+        host.connect(worker, WorkerAddress(SimpleNamespace(deliver=deliver), 0, place))
     for worker in range(2):
-        push = Push(worker, worker, 0, 0, (0,), 0.0, 0.0, 1.0, True, 0)
+        push = PushHeader(worker, worker, 0, 0, (0,), 0.0, 0.0, 1.0, True, 0)
         host.call(Life(setup.run, 0), "push", tuple(push), grad)
-    assert host.connect(0, Link(SimpleNamespace(deliver=deliver), 1, place)).heard == 0
+    assert host.connect(0, WorkerAddress(SimpleNamespace(deliver=deliver), 1, place)).heard == 0
     # Its first life had heard version 1 and pushed, and only another shard got that gradient.
-    half = Push(2, 0, 1, 1, (1,), 0.0, 0.0, 1.0, True, 0)
+    half = PushHeader(2, 0, 1, 1, (1,), 0.0, 0.0, 1.0, True, 0)
     host.complete(tuple(half), grad, ())
     told.clear()
     host.resend(0)

@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 import tardigrad as tg
 from tardigrad.cli import main
 from tardigrad.cli.live import tables
-from tardigrad.folder import RunFolder
+from tardigrad.experiment import Spec, compare_real, run_on_ray
+from tardigrad.experiment.real import message_s
+from tardigrad.recording.folder import RunFolder
 from tardigrad.runtime import Live
 from tardigrad.runtime.standing import ShardStatus, Where
-from tardigrad.spec import Spec, compare_real, run_on_ray
-from tardigrad.spec.real import message_s
 
 SPEC = """
 updates = 40

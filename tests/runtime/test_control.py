@@ -2,13 +2,13 @@
 
 import tardigrad as tg
 from tardigrad.runtime.control import Control
-from tardigrad.runtime.messages import Applied, Event, Push, Released
+from tardigrad.runtime.messages import Applied, Event, PushHeader, Released
 
 
 def pushed(control: Control, worker: int, step: int):
     read = (control.releases[worker][-1].version,)
     what = (10 * worker + step, worker, step, 0, read, 0.0, 0.0, 1.0, True, step)
-    return control.decide(Event("push", 0.0, tuple(Push(*what))))
+    return control.decide(Event("push", 0.0, tuple(PushHeader(*what))))
 
 
 def released(decided) -> list[int]:

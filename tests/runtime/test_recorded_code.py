@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import tardigrad as tg
+from tardigrad.core.used_code import used_code
 from tardigrad.runtime import replay
 from tardigrad.runtime.facts import check_facts, facts_of, policy_facts
 from tardigrad.runtime.server import digest
 from tardigrad.tasks import quadratic
-from tardigrad.used_code import used_code
 
 SCHEDULE = tg.Schedule.from_order([0, 1, 1, 0] * 5, 2)
 TASK = quadratic(6, noise=0.1)

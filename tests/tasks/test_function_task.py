@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 
-from tardigrad.layout import Layout
+from tardigrad.core.layout import Layout
 from tardigrad.tasks import FunctionTask, Turn, quadratic
 
 TURN = Turn(worker=2, step=5, row=11)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
-from tardigrad.layout import flatten
+from tardigrad.core.layout import flatten
 from tardigrad.tasks import Data, ModuleTask, Split, Turn, mnist_cnn
 from tardigrad.tasks import module as module_file
 

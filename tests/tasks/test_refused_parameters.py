@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import tardigrad as tg
-from tardigrad.layout import Layout
+from tardigrad.core.layout import Layout
 from tardigrad.runtime import train
 from tardigrad.tasks import Data, Gradient, Split, Turn
 

@@ -9,9 +9,9 @@ from tardigrad.bench.rules import bench_rules
 from tardigrad.bench.schedule import bench_schedule
 from tardigrad.bench.simulation import bench_simulation
 from tardigrad.bench.stack import bench_stack
-from tardigrad.findings import Findings
+from tardigrad.core.result_table import ResultTable
 
-BENCHMARKS: dict[str, Callable[..., Findings]] = {
+BENCHMARKS: dict[str, Callable[..., ResultTable]] = {
     "schedule": bench_schedule,
     "simulation": bench_simulation,
     "rules": bench_rules,

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from tardigrad.bench.loops import engine_loop, machine, per_update, perceptron
-from tardigrad.checks import count, require
 from tardigrad.clusters import Gamma
+from tardigrad.core.checks import count, require
+from tardigrad.core.layout import Sharding
+from tardigrad.core.result_table import ResultTable
 from tardigrad.engine.fast.build import MOST, suitable_chunk
 from tardigrad.engine.fast.gradients import padded
 from tardigrad.engine.fast.lookahead import just_in_time
 from tardigrad.engine.fast.memory import amount, machine_bytes, predicted_bytes
 from tardigrad.engine.fast.waiting import place_views
-from tardigrad.findings import Findings
-from tardigrad.layout import Sharding
 from tardigrad.policies import Async
 from tardigrad.rules import fasgd
-from tardigrad.schedule import Schedule, schedule
+from tardigrad.scheduling import Schedule, schedule
 from tardigrad.tasks import ModuleTask
 
 WORKERS = (10, 100, 1000, 10_000)
@@ -37,7 +37,7 @@ def bench_growth(
     batch_size: int = 4,
     updates: int = 1000,
     repeats: int = 7,
-) -> Findings:
+) -> ResultTable:
     """FASGD on MNIST's perceptron with 10 to 10,000 workers: time per update, and peak memory.
 
     Each number of workers has a process of its own, and slices of `updates` updates take turns
@@ -87,7 +87,7 @@ def bench_growth(
         )
         for many in workers
     )
-    return Findings(
+    return ResultTable(
         title=f"μ={batch_size}, on {machine('cpu')}, median of {repeats} slices of {updates:,} "
         "updates",
         columns=(

@@ -7,17 +7,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tardigrad.core.layout import Sharding
 from tardigrad.engine.choose import Engine, choose
 from tardigrad.engine.run import Say
-from tardigrad.layout import Sharding
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Data, ModuleTask, Split
 from tardigrad.tasks.mnist import mlp
 from tardigrad.tasks.module import initialised
 
 IMAGES = 50_000
-Loop = Callable[[int], int | None]
+MeasuredLoop = Callable[[int], int | None]
 """Makes so many updates; tells how many where it made a few more."""
 
 
@@ -31,7 +31,7 @@ def perceptron(batch_size: int, device: str, dtype: str = "float32") -> ModuleTa
     return ModuleTask(module, "nll", data, batch_size, device=device, dtype=dtype)
 
 
-def plain_loop(task: ModuleTask) -> Loop:
+def plain_loop(task: ModuleTask) -> MeasuredLoop:
     """One worker and `torch.optim.SGD`."""
     model, (inputs, targets) = _model(task), _data(task)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -91,7 +91,7 @@ class NaiveLoop:
 
 def engine_loop(
     made: Schedule, task: ModuleTask, rule: Rule, engine: Engine, say: Say = lambda line: None
-) -> Loop:
+) -> MeasuredLoop:
     """So many updates more of the schedule, by that engine.
 
     The fast engine on the CPU goes on to the end of its batch, less than `MOST` updates more, so
@@ -110,7 +110,7 @@ def engine_loop(
 
 
 def in_turn(
-    loops: Mapping[str, Loop], updates: Mapping[str, int], repeats: int, device: str
+    loops: Mapping[str, MeasuredLoop], updates: Mapping[str, int], repeats: int, device: str
 ) -> dict[str, list[float]]:
     """Seconds per update of each loop, slice after slice in turn; a first round does not count."""
     took: dict[str, list[float]] = {name: [] for name in loops}
@@ -120,7 +120,7 @@ def in_turn(
     return {name: slices[1:] for name, slices in took.items()}
 
 
-def per_update(loop: Loop, updates: int, device: str) -> float:
+def per_update(loop: MeasuredLoop, updates: int, device: str) -> float:
     """Seconds."""
     made: list[int | None] = []
     seconds = timed(lambda: made.append(loop(updates)), device)

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tardigrad.bench.loops import Loop, engine_loop, in_turn, machine
-from tardigrad.checks import one_of
+from tardigrad.bench.loops import MeasuredLoop, engine_loop, in_turn, machine
 from tardigrad.clusters import Gamma
+from tardigrad.core.checks import one_of
+from tardigrad.core.result_table import ResultTable
 from tardigrad.engine.fast.build import MOST
-from tardigrad.findings import Findings
 from tardigrad.policies import Async
 from tardigrad.rules import gap_aware
-from tardigrad.schedule import schedule
+from tardigrad.scheduling import schedule
 from tardigrad.tasks import Data, ModuleTask, Split
 from tardigrad.tasks.cifar import WideResNet, resnet20
 from tardigrad.tasks.losses import loss_function
@@ -67,7 +67,7 @@ def bench_models(
     workers: int = 32,
     repeats: int = 5,
     updates: int | None = None,
-) -> Findings:
+) -> ResultTable:
     """ResNet-20, WideResNet-16-4 and a transformer, 32 workers with Gap-Aware: over a plain loop.
 
     plain: one worker, torch.optim.SGD with Nesterov's momentum, batches of 128 taken from data on
@@ -97,7 +97,7 @@ def bench_models(
                 precision=precision,
                 channels_last=channels_last,
             )
-            loops: dict[str, Loop] = {
+            loops: dict[str, MeasuredLoop] = {
                 way: PlainLoop(model, task, channels_last, deterministic)
                 for way, deterministic in plain_ones.items()
             }
@@ -116,7 +116,7 @@ def bench_models(
                     "; ".join(line for line in lines if line != "engine: fast") or "in batches",
                 )
             )
-    return Findings(
+    return ResultTable(
         title=f"Microseconds per update on {machine(device)}, batches of {batch_size}, {workers} "
         f"workers, median of {repeats} slices",
         columns=(

@@ -3,10 +3,11 @@
 import statistics
 from collections.abc import Sequence
 
-from tardigrad.checks import count, require
 from tardigrad.clusters import Constant
-from tardigrad.findings import Findings
+from tardigrad.core.checks import count, require
+from tardigrad.core.result_table import ResultTable
 from tardigrad.rules import gap_aware
+from tardigrad.runtime import check_ray
 from tardigrad.tasks import ModuleTask
 from tardigrad.tasks.mnist import mlp, mnist_mlp
 from tardigrad.tasks.module import initialised
@@ -25,7 +26,7 @@ def bench_ray(
     nodes: Sequence[int] = NODES,
     repeats: int = 3,
     slice_s: float = SLICE_S,
-) -> Findings:
+) -> ResultTable:
     """Push + pull: tardigrad's runtime, an ordinary Ray actor, and gloo's send and recv.
 
     A round trip is a gradient to the server, a step of SGD there, and the new parameters back in
@@ -36,7 +37,8 @@ def bench_ray(
     """
     if mnist:
         return to_target()
-    from tardigrad.runtime import WAYS, rates
+    check_ray()
+    from tardigrad.bench.round_trips import WAYS, measured_rates
 
     if quick:
         sizes, workers = (1_000_000,), (1, 4)
@@ -47,7 +49,7 @@ def bench_ray(
     ours, *others = WAYS
     rows: list[tuple[str | float, ...]] = []
     for apart in nodes:
-        with rates(max(workers), apart) as measured:
+        with measured_rates(max(workers), apart) as measured:
             for size in sizes:
                 for many in workers:
                     found: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -57,7 +59,7 @@ def bench_ray(
                     rate = {way: statistics.median(all_[1:]) for way, all_ in found.items()}
                     ratios = (rate[ours] / rate[other] for other in others)
                     rows.append((apart, f"{size:,}", many, *(rate[way] for way in WAYS), *ratios))
-    return Findings(
+    return ResultTable(
         title=f"Round trips (push + pull) per second, median of {repeats} slices",
         columns=(
             "nodes", "parameters", "workers", *WAYS, *(f"{ours} ÷ {other}" for other in others),
@@ -78,14 +80,16 @@ def to_target(
     rates: Sequence[float] = (0.01, 0.02, 0.04),
     step_s: float = 0.02,
     most: int = 2400,
-) -> Findings:
+) -> ResultTable:
     """Seconds to a validation loss on MNIST, 4 workers, one of them 5 times slower.
 
     Asynchronous Gap-Aware on this runtime, beside DistributedDataParallel on gloo: imposed step
     times, batches, momentum (0.9, Nesterov) and learning rates are the same, and each way is judged
     by its best rate. `most` gradients are computed where the target is not reached.
     """
-    from tardigrad.runtime import Crew, local, seconds_of_ddp, seconds_of_train
+    check_ray()
+    from tardigrad.bench.to_target import seconds_of_ddp, seconds_of_train
+    from tardigrad.runtime import Crew, local
 
     task = mnist_mlp() if task is None else task
     module = initialised(lambda: mlp(200, "mnist"), task.seed)
@@ -100,7 +104,7 @@ def to_target(
         min((seconds for row in rows if (seconds := row[way]) is not None), default=None)
         for way in (1, 2)
     ]
-    return Findings(
+    return ResultTable(
         title=f"Seconds to validation loss {target} on MNIST, 4 workers, one of them 5× slower",
         columns=("learning rate", "async, gap_aware", "DistributedDataParallel"),
         rows=tuple(rows),

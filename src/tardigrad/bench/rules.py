@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 from tardigrad.bench.loops import engine_loop, in_turn, machine, perceptron
 from tardigrad.clusters import Gamma
+from tardigrad.core.result_table import ResultTable
 from tardigrad.engine.fast.build import MOST
-from tardigrad.findings import Findings
 from tardigrad.policies import Async
 from tardigrad.rules import RULES, Rule, delay_compensated, gap_aware
-from tardigrad.schedule import schedule
+from tardigrad.scheduling import schedule
 
 BASE = "sgd"
 CATALOGUE: Mapping[str, Rule] = {
@@ -36,7 +36,7 @@ def bench_rules(
     repeats: int = 9,
     updates: int | None = None,
     rules: Mapping[str, Rule] = CATALOGUE,
-) -> Findings:
+) -> ResultTable:
     """Every rule on MNIST's perceptron with 32 workers: microseconds per update, over ASGD's.
 
     ASGD is `sgd`: no momentum, no correction. The fast engine, gamma times, batches of 8. Slices of
@@ -60,7 +60,7 @@ def bench_rules(
         ratio = statistics.median(a / b for a, b in zip(took["rule"], took["base"], strict=True))
         how = "; ".join(line for line in lines if line != "engine: fast") or "in windows"
         rows.append((name, 1e6 * statistics.median(took["rule"]), ratio, how))
-    return Findings(
+    return ResultTable(
         title=f"{workers} workers, batches of {batch_size}, on {machine(device)}, median of "
         f"{repeats} slices",
         columns=("rule", "µs per update", f"÷ {BASE}", "updates are applied"),

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tardigrad.clusters import Gamma, StepTimes, TimedCluster
-from tardigrad.findings import Findings
-from tardigrad.keys import Floats
+from tardigrad.core.arrays import Floats
+from tardigrad.core.result_table import ResultTable
 from tardigrad.policies import Async
-from tardigrad.schedule import Schedule, schedule
+from tardigrad.scheduling import Schedule, schedule
 
 WORKERS = (1000, 10_000, 100_000)
 UPDATES = 200_000
@@ -19,7 +19,7 @@ UPDATES = 200_000
 
 def bench_schedule(
     workers: Sequence[int] = WORKERS, updates: int = UPDATES, repeats: int = 3
-) -> Findings:
+) -> ResultTable:
     """Asynchronous arrivals per second: closed form, event loop, and SimPy on the same step times.
 
     An event is one arrival: a gradient ends, is applied as a version, and its worker begins the
@@ -65,7 +65,7 @@ def bench_schedule(
     first, last = workers[0], workers[-1]
     grows = rate[first, "closed"] / rate[last, "closed"]
     loop_grows = rate[first, "loop"] / rate[last, "loop"]
-    return Findings(
+    return ResultTable(
         title=f"Asynchronous arrivals per second: {updates:,} of them, median of {repeats} runs",
         columns=("workers", "schedule", "event loop", "SimPy", "schedule ÷", "event loop ÷"),
         rows=rows,

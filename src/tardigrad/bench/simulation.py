@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from tardigrad.bench.loops import (
-    Loop,
+    MeasuredLoop,
     NaiveLoop,
     copy_bandwidth,
     engine_loop,
@@ -16,10 +16,10 @@ from tardigrad.bench.loops import (
     timed,
 )
 from tardigrad.clusters import Cluster, Dispatcher, Gamma
-from tardigrad.findings import Findings
+from tardigrad.core.result_table import ResultTable
 from tardigrad.policies import Async
 from tardigrad.rules import fasgd
-from tardigrad.schedule import schedule
+from tardigrad.scheduling import schedule
 from tardigrad.tasks import ModuleTask
 
 Workload = tuple[int, int, str]
@@ -41,7 +41,7 @@ def bench_simulation(
     repeats: int = 7,
     workloads: Sequence[Workload] = WORKLOADS,
     slice_s: float = SLICE_S,
-) -> Findings:
+) -> ResultTable:
     """FASGD on MNIST's perceptron: updates per second of a plain loop, a naive one, exact, fast.
 
     plain: one worker, torch.optim.SGD. naive: an asynchronous loop as one would write it, a copy of
@@ -64,7 +64,7 @@ def bench_simulation(
                 moved / bandwidth,
             )
         )
-    return Findings(
+    return ResultTable(
         title=f"Updates per second on {machine(device)}, median of {repeats} slices",
         columns=(
             "workload",
@@ -89,7 +89,7 @@ def _rates(
     device, rule = task.device.type, fasgd(lr=0.005)
     made = schedule(Async(), cluster, 20_000)
     order = made.worker[made.group_rows].tolist()
-    loops: dict[str, Loop] = {
+    loops: dict[str, MeasuredLoop] = {
         "plain": plain_loop(task),
         "naive": NaiveLoop(task, order, workers),
         "exact": engine_loop(made, task, rule, "exact"),

@@ -3,14 +3,14 @@
 import statistics
 from collections.abc import Sequence
 
-from tardigrad.bench.loops import Loop, in_turn, machine, perceptron
-from tardigrad.checks import count
+from tardigrad.bench.loops import MeasuredLoop, in_turn, machine, perceptron
 from tardigrad.clusters import Gamma
+from tardigrad.core.checks import count
+from tardigrad.core.result_table import ResultTable
 from tardigrad.engine.fast.stack import stack_on_device
-from tardigrad.findings import Findings
 from tardigrad.policies import Async
 from tardigrad.rules import fasgd
-from tardigrad.schedule import Schedule, schedule
+from tardigrad.scheduling import Schedule, schedule
 from tardigrad.tasks import ModuleTask
 
 WORKLOADS = ((1, 128), (8, 16), (128, 250))
@@ -24,7 +24,7 @@ def bench_stack(
     replicas: Sequence[int] = REPLICAS,
     updates: int = 5000,
     repeats: int = 5,
-) -> Findings:
+) -> ResultTable:
     """FASGD at several learning rates, stacked as one run on a GPU: time per update of one point.
 
     Each stack makes `updates` updates of all its points in a slice; slices take turns. A ratio of
@@ -50,7 +50,7 @@ def bench_stack(
             )
             for many in replicas
         ]
-    return Findings(
+    return ResultTable(
         title=f"Points of a sweep stacked on {machine(device)}, median of {repeats} slices",
         columns=(
             "workload",
@@ -62,7 +62,7 @@ def bench_stack(
     )
 
 
-def _loop(made: Schedule, task: ModuleTask, many: int) -> Loop:
+def _loop(made: Schedule, task: ModuleTask, many: int) -> MeasuredLoop:
     rules = [fasgd(lr=0.001 * (1 + i)) for i in range(many)]
     stack = stack_on_device(made, [task] * many, rules)
 

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 import typer
 
 from tardigrad.bench import BENCHMARKS
-from tardigrad.checks import one_of, require
 from tardigrad.cli.console import out
-from tardigrad.cli.findings import show, show_json
 from tardigrad.cli.listing import first_line
+from tardigrad.cli.show import show, show_json
 from tardigrad.cli.table import Table
+from tardigrad.core.checks import one_of, require
 
 
 def bench(

@@ -10,9 +10,9 @@ import typer
 from tardigrad.cli.console import complain, err, out, tell
 from tardigrad.cli.progress import Watcher
 from tardigrad.cli.report import show_run
-from tardigrad.folder import RunFolder, check_free
-from tardigrad.schedule import Schedule
-from tardigrad.spec import Entry, Outcome, Spec, entries, outcomes
+from tardigrad.experiment import Entry, Outcome, Spec, entries, outcomes
+from tardigrad.recording.folder import RunFolder, check_free
+from tardigrad.scheduling import Schedule
 
 
 def compare(

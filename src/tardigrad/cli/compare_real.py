@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from tardigrad.cli.console import out
-from tardigrad.cli.findings import show, show_json
 from tardigrad.cli.live import LiveTable
-from tardigrad.spec import Spec
-from tardigrad.spec import compare_real as compare
+from tardigrad.cli.show import show, show_json
+from tardigrad.experiment import Spec
+from tardigrad.experiment import compare_real as compare
 
 
 def compare_real(

@@ -7,11 +7,11 @@ from typing import Annotated
 import torch
 import typer
 
-from tardigrad.checks import require
 from tardigrad.cli.compare import compare_into
 from tardigrad.cli.console import out, tell
 from tardigrad.cli.report import show_run
-from tardigrad.spec import Entry, Spec
+from tardigrad.core.checks import require
+from tardigrad.experiment import Entry, Spec
 
 WORKERS = 16
 GRADIENTS = 6400

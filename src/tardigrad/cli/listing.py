@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from tardigrad.checks import one_of
 from tardigrad.cli.console import out
 from tardigrad.cli.table import Table
-from tardigrad.spec.spec import CLUSTER, LINK, POLICY, RATE, RULE, TASK
+from tardigrad.core.checks import one_of
+from tardigrad.experiment.spec import CLUSTER, LINK, POLICY, RATE, RULE, TASK
 
 LISTS = {
     "rules": RULE,
@@ -16,7 +16,7 @@ LISTS = {
     "clusters": CLUSTER,
     "links": LINK,
     "tasks": TASK,
-    "schedules": RATE,
+    "rates": RATE,
 }
 
 

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import tomli_w
 import typer
 
-from tardigrad.checks import require
 from tardigrad.cli.console import out
-from tardigrad.cli.findings import show
+from tardigrad.cli.show import show
 from tardigrad.clusters import CLUSTERS, TimedCluster, Trace
+from tardigrad.core.checks import require
 from tardigrad.engine import simulate
-from tardigrad.folder import write
+from tardigrad.experiment import Spec, changed, read_toml
+from tardigrad.experiment.spec import CLUSTER, LINK, STRUCTURE
 from tardigrad.links import Full
 from tardigrad.plan.advice import Plan, advise
 from tardigrad.plan.figures import draw_plan
@@ -21,8 +22,7 @@ from tardigrad.plan.measure import label
 from tardigrad.plan.needed import Needed, measured_needed
 from tardigrad.plan.tables import collect_table, policies_table, speedup_table, splits_table
 from tardigrad.policies import POLICIES, Async
-from tardigrad.spec import Spec, changed, read_toml
-from tardigrad.spec.spec import CLUSTER, LINK, STRUCTURE
+from tardigrad.recording.folder import write
 
 TASK = {"name": "mnist_mlp", "batch_size": 8}
 

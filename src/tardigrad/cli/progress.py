@@ -3,17 +3,15 @@
 import time
 
 import numpy as np
-import numpy.typing as npt
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tardigrad.cli.console import err
+from tardigrad.core.arrays import Floats
 from tardigrad.engine import Tick
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 
 PATIENCE_S = 2.0
 REFRESH_S = 0.1
-
-Floats = npt.NDArray[np.float64]
 
 
 class Watcher:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tardigrad.cli.console import complain, out
-from tardigrad.spec import replay_run
+from tardigrad.experiment import replay_run
 
 CHECKPOINT = "replay-{updates}.safetensors"
 

@@ -7,8 +7,8 @@ import typer
 
 from tardigrad import report as reports
 from tardigrad.cli.console import out
-from tardigrad.cli.findings import show
-from tardigrad.folder import SCHEDULE, RunFolder
+from tardigrad.cli.show import show
+from tardigrad.recording.folder import SCHEDULE, RunFolder
 
 TRACED = 20_000
 """How many updates go into a trace file: some megabytes, which Perfetto opens at once."""
@@ -34,7 +34,7 @@ def show_run(path: Path, target: float | None = None) -> None:
         show(reports.sweep_table(sweep, target))
         out.print(f"figure: {picture}\ntable: {values}")
         return
-    series = reports.load(path)
+    series = reports.load_series(path)
     drawn = [*reports.draw(series, path, title_of(path)), *_timeline(path), *_staleness(path)]
     show(reports.results_table(series, target))
     for figure in drawn:

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from tardigrad.checks import one_of, require
 from tardigrad.cli.console import out
-from tardigrad.cli.findings import show
-from tardigrad.findings import Findings
+from tardigrad.cli.show import show
+from tardigrad.core.checks import one_of, require
+from tardigrad.core.result_table import ResultTable
 from tardigrad.plan.studies import STUDIES
 from tardigrad.reproduce import TRAININGS
 
-REPRODUCTIONS: dict[str, Callable[..., Findings]] = {**STUDIES, **TRAININGS}
+REPRODUCTIONS: dict[str, Callable[..., ResultTable]] = {**STUDIES, **TRAININGS}
 """By name; each writes its figures into the folder it is given, and takes the options it names."""
 
 

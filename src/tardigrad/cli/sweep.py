@@ -10,9 +10,9 @@ from tardigrad.cli.compare import keep
 from tardigrad.cli.console import err, out, tell
 from tardigrad.cli.progress import bar
 from tardigrad.cli.report import show_run
-from tardigrad.folder import check_free
-from tardigrad.spec import points, read_toml
-from tardigrad.spec import sweep as sweep_points
+from tardigrad.experiment import points, read_toml
+from tardigrad.experiment import sweep as sweep_points
+from tardigrad.recording.folder import check_free
 
 
 def sweep(

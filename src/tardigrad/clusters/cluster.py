@@ -6,9 +6,9 @@ from typing import Self
 
 import numpy.typing as npt
 
-from tardigrad.checks import count, not_negative, require
-from tardigrad.clusters.network import Ints, Network
-from tardigrad.keys import Floats
+from tardigrad.clusters.network import Network
+from tardigrad.core.arrays import Floats, Ints
+from tardigrad.core.checks import count, not_negative, require
 
 
 class StepTimes(ABC):

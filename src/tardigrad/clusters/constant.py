@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tardigrad.checks import positive, require
 from tardigrad.clusters.cluster import StepTimes, TimedCluster
-from tardigrad.keys import Floats
+from tardigrad.core.arrays import Floats
+from tardigrad.core.checks import positive, require
 
 
 @dataclass(frozen=True)

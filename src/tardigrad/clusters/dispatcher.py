@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tardigrad.checks import not_negative, positive, require
 from tardigrad.clusters.cluster import Clockless, Dispatch
-from tardigrad.clusters.network import Ints
-from tardigrad.keys import Floats, integers, key, uniform
+from tardigrad.core.arrays import Floats, Ints
+from tardigrad.core.checks import not_negative, positive, require
+from tardigrad.core.keys import integers, key, uniform
 
-Change = Callable[[Floats, int], Floats]
+ProbabilityChange = Callable[[Floats, int], Floats]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Dispatcher(Clockless):
     workers: int
     weights: tuple[float, ...] | None = None
     drawn_factor: float = 1.0
-    change: Change | None = None
+    change: ProbabilityChange | None = None
 
     def __post_init__(self) -> None:
         self.check_workers()
@@ -74,7 +74,7 @@ class UniformDispatch(Dispatch):
 
 
 class _WeightedDispatch(Dispatch):
-    def __init__(self, stream: int, weights: Floats, change: Change) -> None:
+    def __init__(self, stream: int, weights: Floats, change: ProbabilityChange) -> None:
         self.stream = stream
         self.weights = weights
         self.change = change

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tardigrad.clusters.cluster import StepTimes
-from tardigrad.keys import Bits, Floats, keys
+from tardigrad.core.arrays import Floats
+from tardigrad.core.keys import Bits, keys
 
 Draw = Callable[[Bits, npt.ArrayLike], Floats]
 

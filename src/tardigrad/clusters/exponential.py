@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from tardigrad.checks import positive
 from tardigrad.clusters.cluster import StepTimes, TimedCluster
 from tardigrad.clusters.drawn import DrawnTimes
-from tardigrad.keys import exponential
+from tardigrad.core.checks import positive
+from tardigrad.core.keys import exponential
 
 
 @dataclass(frozen=True)

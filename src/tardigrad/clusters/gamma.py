@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tardigrad.checks import positive
 from tardigrad.clusters.cluster import StepTimes, TimedCluster
-from tardigrad.keys import Floats, gamma, key, keys
+from tardigrad.core.arrays import Floats
+from tardigrad.core.checks import positive
+from tardigrad.core.keys import gamma, key, keys
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tardigrad.checks import positive
 from tardigrad.clusters.cluster import StepTimes, TimedCluster
 from tardigrad.clusters.drawn import DrawnTimes
-from tardigrad.keys import normal
+from tardigrad.core.checks import positive
+from tardigrad.core.keys import normal
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from tardigrad.checks import count, not_negative, number, positive, require
-from tardigrad.keys import Bits, Floats, bits, exponential, key, uniform
-
-Ints = npt.NDArray[np.int64]
+from tardigrad.core.arrays import Floats, Ints
+from tardigrad.core.checks import count, not_negative, number, positive, require
+from tardigrad.core.keys import Bits, bits, exponential, key, uniform
 
 CHUNK = 64
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tardigrad.checks import not_negative, positive, require
 from tardigrad.clusters.cluster import StepTimes, TimedCluster
-from tardigrad.keys import Bits, Floats, bits, gamma, key, keys, normal, uniform
+from tardigrad.core.arrays import Floats
+from tardigrad.core.checks import not_negative, positive, require
+from tardigrad.core.keys import Bits, bits, gamma, key, keys, normal, uniform
 
 
 @dataclass(frozen=True)

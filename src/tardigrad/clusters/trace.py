@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tardigrad.clusters.cluster import StepTimes, TimedCluster
-from tardigrad.keys import Bits, Floats, bits, keys
-from tardigrad.tables import read_columns
+from tardigrad.core.arrays import Floats
+from tardigrad.core.csv_columns import read_columns
+from tardigrad.core.keys import Bits, bits, keys
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,16 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
+from tardigrad.core.layout import Sharding
 from tardigrad.engine.exact import Exact
 from tardigrad.engine.fast.build import build_on_cpu
 from tardigrad.engine.fast.lookahead import just_in_time
-from tardigrad.engine.fast.memory import check_budget, check_chunk, check_fits, predicted_bytes
+from tardigrad.engine.fast.memory import check_budget, check_chunk, check_memory, predicted_bytes
 from tardigrad.engine.fast.slots import assign_slots
 from tardigrad.engine.fast.suited import Unsuited
 from tardigrad.engine.run import History, Run, Say
-from tardigrad.layout import Sharding
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
 
 Engine = Literal["auto", "exact", "fast"]
@@ -99,7 +99,7 @@ def choose(
             return fast
     batches = just_in_time(schedule, 1)
     rows = [assign_slots(schedule, batches, s).count for s in range(schedule.shards)]
-    check_fits(predicted_bytes(schedule, task, rule, sharding, rows, 1), budget, schedule)
+    check_memory(predicted_bytes(schedule, task, rule, sharding, rows, 1), budget, schedule)
     return Exact(schedule, task, rule, sharding, measures)
 
 

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tardigrad.checks import require
+from tardigrad.core.arrays import Ints
+from tardigrad.core.checks import require
+from tardigrad.core.layout import Sharding
+from tardigrad.core.trees import named, not_finite, restored
 from tardigrad.engine.run import Diverged, History, Run
 from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.engine.versions import Versions
-from tardigrad.layout import Sharding
 from tardigrad.rules import Rule, mean
-from tardigrad.schedule import Recorder, Schedule, traffic
-from tardigrad.schedule.schedule import Ints
+from tardigrad.scheduling import Recorder, Schedule, traffic
 from tardigrad.tasks import Task, Turn
-from tardigrad.tensors import named, not_finite, restored
 
 
 class _Computed(NamedTuple):
@@ -289,7 +289,7 @@ class Exact:
         for s, shard in enumerate(self.shards):
             at = f"shard.{s}."
             saved = {name: tensor for name, tensor in tensors.items() if name.startswith(at)}
-            check_fits(shard.tensors(f"shard.{s}"), saved)
+            check_same_shapes(shard.tensors(f"shard.{s}"), saved)
 
     def _restore_numbers(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         self.history = History(facts["records"], facts["loss"], facts["gap"], facts["b_staleness"])
@@ -320,7 +320,7 @@ def follow_members(schedule: Schedule, done: int, group: int, shards: Sequence[M
     return done
 
 
-def check_fits(ours: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+def check_same_shapes(ours: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     """Refuse a shard's checkpoint whose θ or rule state has other names, shapes or dtypes."""
     mine = {name: (tensor.shape, tensor.dtype) for name, tensor in ours.items()}
     theirs = {

@@ -5,22 +5,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from tardigrad.checks import count, one_of, require
 from tardigrad.clusters import Cluster
+from tardigrad.core.checks import count, one_of, require
+from tardigrad.core.layout import Sharding
+from tardigrad.core.trees import not_finite
+from tardigrad.core.used_code import used_code
 from tardigrad.engine.choose import ENGINES, Engine, Execution, choose
 from tardigrad.engine.lockstep import Lockstep
 from tardigrad.engine.resume import CHECKPOINT, restore, save, saved_chunk
 from tardigrad.engine.run import Diverged, Run, Say
 from tardigrad.engine.scope import check_scope
-from tardigrad.layout import Sharding
 from tardigrad.links import Link
 from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule, check_control, schedule, traffic, validate
+from tardigrad.scheduling import Schedule, check_control, schedule, traffic, validate
 from tardigrad.tasks import SPLITS, ModuleTask, Task
 from tardigrad.tasks.checks import check_parameters
-from tardigrad.tensors import not_finite
-from tardigrad.used_code import used_code
 
 MEASURES = ("gap", "b_staleness")
 

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.checks import require
 from tardigrad.clusters import Clockless, Cluster
+from tardigrad.core.checks import require
+from tardigrad.core.layout import Layout, Sharding
 from tardigrad.engine.exact import Exact
-from tardigrad.layout import Layout, Sharding
 from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.rules import Rule
-from tardigrad.schedule import Recorder, Schedule, control
+from tardigrad.scheduling import Recorder, Schedule, control
 from tardigrad.tasks import Task
 
 

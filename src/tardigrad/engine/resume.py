@@ -5,11 +5,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tardigrad.checks import require
+from tardigrad.core.checks import require
+from tardigrad.core.used_code import changes
 from tardigrad.engine.checkpoint import load_checkpoint, load_facts, save_checkpoint
 from tardigrad.engine.choose import Execution
 from tardigrad.engine.run import Say
-from tardigrad.used_code import changes
 
 CHECKPOINT = "checkpoint.safetensors"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from tardigrad.schedule import Schedule, Traffic
+from tardigrad.scheduling import Schedule, Traffic
 
 Say = Callable[[str], None]
 """Is told, a line at a time, what an engine decided and why."""

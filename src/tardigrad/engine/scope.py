@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tardigrad.checks import one_of, require
+from tardigrad.core.checks import one_of, require
+from tardigrad.core.layout import Layout, Sharding
 from tardigrad.engine.kernels.graph import NotElementwise, Reduces, update_graph
-from tardigrad.layout import Layout, Sharding
 from tardigrad.rules import Correction, Nothing, Now, Optimizer, Peek, Push, Raw, Rule, Sgd, Signal
 
 Part = Correction[Any, Any] | Optimizer[Any, Any]

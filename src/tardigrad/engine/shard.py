@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.checks import require
-from tardigrad.layout import Layout
+from tardigrad.core.checks import require
+from tardigrad.core.layout import Layout
+from tardigrad.core.trees import named, restored
 from tardigrad.rules import Push, Rule, RuleOwn
-from tardigrad.schedules import Progress
-from tardigrad.tensors import named, restored
+from tardigrad.rules.rates import Progress
 
 
 class Arrived(NamedTuple):

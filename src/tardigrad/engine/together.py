@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from tardigrad.checks import count
+from tardigrad.core.checks import count
 from tardigrad.engine.execute import check_finite, check_splits, record_evaluation
 from tardigrad.engine.fast.stack import Replica, Stack
 from tardigrad.engine.run import Diverged, Run

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import Ints
+from tardigrad.core.arrays import Ints
+from tardigrad.scheduling import Schedule
 
 
 class Versions:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tardigrad.checks import not_negative, one_of, positive
-from tardigrad.keys import key, uniform
+from tardigrad.core.checks import not_negative, one_of, positive
+from tardigrad.core.keys import key, uniform
 from tardigrad.links.link import ON_DROP, Gate, Link, OnDrop
 
 

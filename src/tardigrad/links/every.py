@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tardigrad.checks import count
+from tardigrad.core.checks import count
 from tardigrad.links.link import Gate, Link
 
 

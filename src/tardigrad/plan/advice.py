@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from tardigrad.checks import count, positive
 from tardigrad.clusters import TimedCluster
-from tardigrad.keys import Floats
+from tardigrad.core.arrays import Floats
+from tardigrad.core.checks import count, positive
 from tardigrad.plan.candidates import candidates
 from tardigrad.plan.measure import Measured, Setting
 from tardigrad.plan.needed import Needed
 from tardigrad.plan.speedup import Speedup, speedup
-from tardigrad.plan.splits import Split, best, estimated_splits, splits_near
+from tardigrad.plan.splits import BackupSplit, best, estimated_splits, splits_near
 from tardigrad.policies import Async, Policy
 
 SLACK = 1e-9
@@ -25,9 +25,9 @@ class Plan:
     measured: tuple[Measured, ...]
     times_s: Floats
     """Time to the k-th gradient of a version, nobody being late: (versions, workers)."""
-    estimated: tuple[Split, ...]
+    estimated: tuple[BackupSplit, ...]
     """Every split of the machines, by order statistics."""
-    simulated: tuple[Split, ...]
+    simulated: tuple[BackupSplit, ...]
     """Those near the best, by running the policy."""
     speedups: tuple[Speedup, ...]
     needed: Needed
@@ -35,7 +35,7 @@ class Plan:
     why: str
 
     @property
-    def split(self) -> Split:
+    def split(self) -> BackupSplit:
         """The best split by simulation."""
         return best(self.simulated)
 
@@ -84,7 +84,7 @@ def advise(
     )
 
 
-def _choose(setting: Setting, split: Split, async_gain: float) -> tuple[Policy, str]:
+def _choose(setting: Setting, split: BackupSplit, async_gain: float) -> tuple[Policy, str]:
     free = setting.measure(Async()).summary.gradients_per_s
     waiting = setting.measure(split.policy).summary.gradients_per_s
     if setting.cluster.workers == 1:

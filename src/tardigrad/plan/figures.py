@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 
-from tardigrad.keys import Floats
+from tardigrad.core.arrays import Floats
 from tardigrad.plan.advice import Plan
 from tardigrad.plan.speedup import Speedup
-from tardigrad.plan.splits import Split, best
+from tardigrad.plan.splits import BackupSplit, best
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
@@ -68,7 +68,7 @@ def draw_collect_means(axes: Axes, times_s: Floats) -> None:
 
 
 def draw_splits(
-    axes: Axes, estimated: dict[str, Sequence[Split]], simulated: Sequence[Split] = ()
+    axes: Axes, estimated: dict[str, Sequence[BackupSplit]], simulated: Sequence[BackupSplit] = ()
 ) -> None:
     """Total time against the number of workers; the other machines are backups."""
     for (label, splits), colour in zip(estimated.items(), COLOURS, strict=False):

@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
-from tardigrad.checks import count
 from tardigrad.clusters import TimedCluster
-from tardigrad.keys import Floats
+from tardigrad.core.arrays import Floats
+from tardigrad.core.checks import count
 from tardigrad.policies import Policy, Sync
-from tardigrad.schedule import Schedule, schedule
-from tardigrad.schedule.analysis import Summary, collect_times_s
+from tardigrad.scheduling import Schedule, schedule
+from tardigrad.scheduling.analysis import Summary, collect_times_s
 
 DISTURBED = 5
 """How many times fewer gradients are simulated where no closed form makes the schedule."""

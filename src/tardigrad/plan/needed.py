@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tardigrad.checks import count, positive, require
-from tardigrad.tables import read_columns
+from tardigrad.core.checks import count, positive, require
+from tardigrad.core.csv_columns import read_columns
 
 GRADIENTS = 10_000.0
 """How many gradients are needed in all where nobody says how many updates are."""

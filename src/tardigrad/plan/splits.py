@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tardigrad.checks import count
-from tardigrad.keys import Floats
+from tardigrad.core.arrays import Floats
+from tardigrad.core.checks import count
 from tardigrad.plan.measure import Setting
 from tardigrad.plan.needed import Needed
 from tardigrad.policies import Backup, Policy, Sync
 
 
 @dataclass(frozen=True)
-class Split:
+class BackupSplit:
     """N workers + b backups: what an update takes and how many are needed.
 
     Args:
@@ -39,7 +39,9 @@ class Split:
         return Backup(self.backups) if self.backups else Sync()
 
 
-def estimated_splits(times_s: Floats, needed: Needed, least: int | None = None) -> list[Split]:
+def estimated_splits(
+    times_s: Floats, needed: Needed, least: int | None = None
+) -> list[BackupSplit]:
     """Every split from `least` workers (half of the machines) up, by order statistics.
 
     As under `Backup`, a version of which fewer gradients come, because workers are absent, ends
@@ -55,22 +57,22 @@ def estimated_splits(times_s: Floats, needed: Needed, least: int | None = None) 
         quota = np.maximum(1, came - (machines - n))
         update_s = float(times_s[np.arange(len(quota)), quota - 1].mean())
         gradients = float(quota.mean())
-        out.append(Split(n, machines - n, update_s, gradients, needed(gradients)))
+        out.append(BackupSplit(n, machines - n, update_s, gradients, needed(gradients)))
     return out
 
 
-def simulated_splits(setting: Setting, needed: Needed, backups: Iterable[int]) -> list[Split]:
+def simulated_splits(setting: Setting, needed: Needed, backups: Iterable[int]) -> list[BackupSplit]:
     """The same by running the policy itself."""
     out = []
     for b in backups:
         n = setting.cluster.workers - b
         did = setting.measure(Backup(b) if b else Sync()).summary
         gradients = did.gradients_per_update
-        out.append(Split(n, b, did.update_s, gradients, needed(gradients)))
+        out.append(BackupSplit(n, b, did.update_s, gradients, needed(gradients)))
     return out
 
 
-def splits_near(setting: Setting, needed: Needed, backups: int) -> list[Split]:
+def splits_near(setting: Setting, needed: Needed, backups: int) -> list[BackupSplit]:
     """No backups, and those around `backups`, on as far as more backups are still better.
 
     Every number of them up to 199 machines; above, in steps of a hundredth of the machines.
@@ -84,5 +86,5 @@ def splits_near(setting: Setting, needed: Needed, backups: int) -> list[Split]:
     return out
 
 
-def best(splits: Iterable[Split]) -> Split:
+def best(splits: Iterable[BackupSplit]) -> BackupSplit:
     return min(splits, key=lambda split: split.total_s)

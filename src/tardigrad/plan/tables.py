@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from tardigrad.findings import Cell, Findings
+from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.plan.advice import Plan
 from tardigrad.plan.needed import GRADIENTS, Needed
 
 
-def policies_table(plan: Plan) -> Findings:
+def policies_table(plan: Plan) -> ResultTable:
     """Every policy: speed, waiting, staleness, drops."""
     lasted_s = [measured.summary.lasted_s for measured in plan.measured]
     notes = [
@@ -19,7 +19,7 @@ def policies_table(plan: Plan) -> Findings:
         notes.append(
             f"a worker leaves at {_seconds(last_s)} s, when some have ended: give more --gradients"
         )
-    return Findings(
+    return ResultTable(
         title=f"Policies on {plan.setting.cluster.workers} workers",
         columns=("policy", "gradients/s", "waiting", "mean delay", "most", "dropped"),
         rows=tuple(
@@ -37,7 +37,7 @@ def policies_table(plan: Plan) -> Findings:
     )
 
 
-def collect_table(plan: Plan) -> Findings:
+def collect_table(plan: Plan) -> ResultTable:
     """When the k-th gradient has come, for some k; where it never came, nothing is said."""
     came = np.isfinite(plan.times_s)
     most = int(came.sum(axis=1).max())
@@ -54,7 +54,7 @@ def collect_table(plan: Plan) -> Findings:
         columns = (*columns, "versions")
         rows = [(*row, f"{came[:, k - 1].mean():.1%}") for k, row in zip(ks, rows, strict=True)]
         notes = ("versions: the share of them that had so many gradients, the others had fewer",)
-    return Findings(
+    return ResultTable(
         title="Time until the k-th gradient of a version has come, nobody being late (s)",
         columns=columns,
         rows=tuple(rows),
@@ -62,11 +62,11 @@ def collect_table(plan: Plan) -> Findings:
     )
 
 
-def splits_table(plan: Plan) -> Findings:
+def splits_table(plan: Plan) -> ResultTable:
     """Workers and backups, as simulated."""
     by_order = {split.backups: split for split in plan.estimated}
     least = plan.split.total_s
-    return Findings(
+    return ResultTable(
         title="Workers + backups",
         columns=(
             "split",
@@ -93,9 +93,9 @@ def splits_table(plan: Plan) -> Findings:
     )
 
 
-def speedup_table(plan: Plan) -> Findings:
+def speedup_table(plan: Plan) -> ResultTable:
     """What asynchrony brings."""
-    return Findings(
+    return ResultTable(
         title="Asynchronous over synchronous, in gradients per second",
         columns=("workers", "async", "sync", "async ÷ sync"),
         rows=tuple((s.workers, s.async_per_s, s.sync_per_s, s.ratio) for s in plan.speedups),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tardigrad.checks import count
+from tardigrad.core.checks import count
 from tardigrad.policies.machine import Arrival, Drop, Policy, PushHalf, ShardCommand
 
 

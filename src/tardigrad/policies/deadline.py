@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tardigrad.checks import not_negative
+from tardigrad.core.checks import not_negative
 from tardigrad.policies.groups import RoundHalf
 from tardigrad.policies.machine import Policy, PullAll, PullHalf, PushHalf, SetTimer, ShardCommand
 

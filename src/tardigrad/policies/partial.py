@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tardigrad.checks import count, not_negative, require
+from tardigrad.core.checks import count, not_negative, require
 from tardigrad.policies.groups import RoundHalf
 from tardigrad.policies.machine import (
     Arrival,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tardigrad.checks import require
+from tardigrad.core.checks import require
 from tardigrad.policies.machine import Policy, PullHalf, PushHalf
 from tardigrad.policies.partial import Partial
 from tardigrad.policies.pulling import PullAnswers, check_pulling

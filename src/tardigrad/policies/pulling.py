@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 
-from tardigrad.checks import not_negative, number, require
+from tardigrad.core.checks import not_negative, number, require
 from tardigrad.policies.machine import PullHalf, Request, SetTimer, Start, WorkerCommand
 
 

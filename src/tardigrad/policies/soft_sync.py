@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tardigrad.checks import count, require
+from tardigrad.core.checks import count, require
 from tardigrad.policies.groups import GroupHalf
 from tardigrad.policies.machine import Arrival, Policy, PushHalf, ShardCommand
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
-from tardigrad.checks import require
+from tardigrad.core.checks import require
 from tardigrad.policies.machine import Arrival, Policy, PushHalf, Release, ShardCommand
 
 

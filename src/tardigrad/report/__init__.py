@@ -2,7 +2,7 @@
 
 from tardigrad.report.figures import draw
 from tardigrad.report.perfetto import write_trace
-from tardigrad.report.series import Series, load
+from tardigrad.report.series import Series, load_series
 from tardigrad.report.staleness import draw_staleness, rank_correlation
 from tardigrad.report.sweep import Sweep, sweep_table, value_text, write_csv
 from tardigrad.report.sweep_figure import draw_sweep
@@ -16,7 +16,7 @@ __all__ = [
     "draw_staleness",
     "draw_sweep",
     "draw_timeline",
-    "load",
+    "load_series",
     "rank_correlation",
     "results_table",
     "sweep_table",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 
-class Clock(NamedTuple):
+class ClockLabel(NamedTuple):
     time: str
     unit: str
 
@@ -15,14 +15,14 @@ class Clock(NamedTuple):
 
 
 CLOCKS = {
-    "virtual": Clock("virtual time", "s"),
-    "measured": Clock("measured time", "s"),
-    "events": Clock("time", "events"),
+    "virtual": ClockLabel("virtual time", "s"),
+    "measured": ClockLabel("measured time", "s"),
+    "events": ClockLabel("time", "events"),
 }
-MIXED = Clock("time", "s or events")
+MIXED = ClockLabel("time", "s or events")
 
 
-def clock_of(summaries: Iterable[Mapping[str, Any]]) -> Clock:
+def clock_of(summaries: Iterable[Mapping[str, Any]]) -> ClockLabel:
     """The clock that these runs share."""
     names = {_name(summary) for summary in summaries}
     return CLOCKS[names.pop()] if len(names) == 1 else MIXED

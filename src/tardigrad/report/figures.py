@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
+from tardigrad.core.arrays import Floats
 from tardigrad.report.clocks import clock_of, tick_text
 from tardigrad.report.series import Series, metric_of
 
@@ -22,8 +22,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", (0, (1, 1)))
 SIZE = (8.4, 4.8)
 DPI = 120
-
-Floats = npt.NDArray[np.float64]
 
 
 def draw(series: Sequence[Series], folder: str | Path, title: str) -> list[Path]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tardigrad.checks import count
+from tardigrad.core.checks import count
 from tardigrad.report.timeline import spans
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 
 WORKERS, SHARDS = 1, 2
 """Process numbers: workers are the threads of one, shards of the other."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tardigrad.folder import RunFolder
+from tardigrad.recording.folder import RunFolder
 
 METRICS = ("validation", "test", "train")
 """In this order of preference, the split by which runs are judged."""
@@ -62,7 +62,7 @@ def first_below(run: Sequence[dict[str, Any]], metric: str, target: float) -> fl
     return next((r["time_s"] for r in run if metric in r and r[metric] <= target), None)
 
 
-def load(path: str | Path) -> list[Series]:
+def load_series(path: str | Path) -> list[Series]:
     """The series in a folder: one of a run, several of a comparison."""
     folder = RunFolder.open(Path(path))
     outcomes = folder.outcomes()

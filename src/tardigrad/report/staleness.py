@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tardigrad.keys import Floats
+from tardigrad.core.arrays import Floats
 
 LABELS = {
     "delay": "delay (updates)",

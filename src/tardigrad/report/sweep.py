@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tardigrad.findings import Cell, Findings
-from tardigrad.folder import RunFolder, write
+from tardigrad.core.result_table import Cell, ResultTable
+from tardigrad.recording.folder import RunFolder, write
 from tardigrad.report.clocks import clock_of, time_text
 from tardigrad.report.series import first_below, gathered, metric_of
 from tardigrad.report.tables import judged_by
@@ -97,7 +97,7 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def sweep_table(sweep: Sweep, target: float | None = None) -> Findings:
+def sweep_table(sweep: Sweep, target: float | None = None) -> ResultTable:
     """A line per point: its values, where it ended and the best it has been, and what that took.
 
     `target`: also the time at which the loss first came down to it.
@@ -126,7 +126,7 @@ def sweep_table(sweep: Sweep, target: float | None = None) -> Findings:
         else:
             cells += [cell(point) for cell in (*judged.values(), *took.values())]
         rows.append(tuple(cells))
-    return Findings(
+    return ResultTable(
         title=f"{judged_by(sweep.loss)}, lowest final loss first, {clock.time}",
         columns=(*sweep.keys, *judged, *took),
         rows=tuple(rows),

@@ -3,12 +3,12 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from tardigrad.findings import Cell, Findings
+from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.report.clocks import clock_of, time_text
 from tardigrad.report.series import Series, metric_of
 
 
-def results_table(series: Sequence[Series], target: float | None = None) -> Findings:
+def results_table(series: Sequence[Series], target: float | None = None) -> ResultTable:
     """One line per label: final loss and accuracy, time and delay; mean ± standard deviation.
 
     `target`: also the time at which the loss first came down to it.
@@ -32,7 +32,7 @@ def results_table(series: Sequence[Series], target: float | None = None) -> Find
     columns["mean delay"] = lambda one: f"{one.mean_delay:.2f}"
     if any(fact["dropped"] for fact in facts):
         columns["dropped"] = lambda one: f"{one.mean('dropped'):,.0f}"
-    return Findings(
+    return ResultTable(
         title=f"{judged_by(loss)}, {clock.time}",
         columns=tuple(columns),
         rows=tuple(tuple(cell(one) for cell in columns.values()) for one in series),

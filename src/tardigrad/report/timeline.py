@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from tardigrad.checks import count
+from tardigrad.core.arrays import Ints
+from tardigrad.core.checks import count
 from tardigrad.report.clocks import CLOCKS, tick_text
-from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import Ints
+from tardigrad.scheduling import Schedule
 
 OUTCOMES = ("applied", "partly dropped", "dropped", "merged", "unfinished")
 COLOURS = {
@@ -37,7 +37,7 @@ class Span(NamedTuple):
     row: int = -1
 
 
-def outcomes(schedule: Schedule) -> Ints:
+def push_outcomes(schedule: Schedule) -> Ints:
     """What became of each row: an index into OUTCOMES."""
     rows = schedule.rows
     applied = np.bincount(schedule.group_rows, minlength=rows) > 0
@@ -128,7 +128,7 @@ def _title(schedule: Schedule, shown: int) -> str:
 
 def spans(schedule: Schedule, end_s: float) -> list[Span]:
     """Everything that begins before end_s, cut off there."""
-    became = outcomes(schedule)
+    became = push_outcomes(schedule)
     gone = _absences(schedule, end_s)
     out = [Span(w, a, b, "absent") for w, stays in gone.items() for a, b in stays]
     by_worker = np.argsort(schedule.worker, kind="stable")

@@ -1,6 +1,6 @@
 """B-FASGD on MNIST: how much less can cross the wire, and which way (FASGD paper, Figure 3)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from tardigrad.clusters import Dispatcher
+from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.engine import Run, simulate
-from tardigrad.findings import Cell, Findings
 from tardigrad.links import BandwidthAware
 from tardigrad.rules import fasgd
-from tardigrad.schedule.traffic import copies_curve
+from tardigrad.scheduling.traffic import copies_curve
 from tardigrad.tasks import Task, mnist_mlp
 
 COLOURS = ("#000000", "#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00")
@@ -23,8 +23,6 @@ C_PUSH = (0.02, 0.12)
 """0.12 cuts a direction to a tenth, v̄ being about 0.012 after the first updates."""
 
 EVALUATIONS = 40
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def b_fasgd(
     task: Task | None = None,
     lr: float = 0.005,
     seed: int = 0,
-) -> Findings:
+) -> ResultTable:
     """The cost and the copies both ways, for several c_pull and c_push.
 
     A push that is averaged into a later one makes no update of its own, so those runs get fewer
@@ -88,7 +86,7 @@ def b_fasgd(
     title = f"B-FASGD, {workers} workers, {updates:,} gradients"
     _draw(figure, title, [plain, *pulls], [plain, *pushes])
     lines = [plain, *pulls, *pushes]
-    return Findings(
+    return ResultTable(
         title=title,
         columns=(
             "link",

@@ -18,12 +18,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tardigrad.clusters import Dispatcher
+from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.engine import Diverged, History
 from tardigrad.engine.execute import drive, prepare
 from tardigrad.engine.fast.memory import check_budget
-from tardigrad.findings import Cell, Findings
 from tardigrad.rules import Rule, fasgd, staleness_aware
-from tardigrad.schedule import Schedule, schedule
+from tardigrad.scheduling import Schedule, schedule
 from tardigrad.tasks import Task, mnist_mlp
 
 RULES = {"FASGD": (fasgd(lr=0.005), "#0072B2"), "SASGD": (staleness_aware(lr=0.04), "#D55E00")}
@@ -53,12 +53,12 @@ class _Line:
         return low[0] if low else None
 
 
-def fasgd_fig1(folder: Path, updates: int = 100_000, device: str = "cpu") -> Findings:
+def fasgd_fig1(folder: Path, updates: int = 100_000, device: str = "cpu") -> ResultTable:
     """Validation cost of FASGD and SASGD where μλ = 128, for μ = 1, 4, 8 and 32."""
     return _figure(folder, "Figure 1", "fasgd_fig1.png", FIGURE_1, updates, device)
 
 
-def fasgd_fig2(folder: Path, updates: int = 100_000, device: str = "cpu") -> Findings:
+def fasgd_fig2(folder: Path, updates: int = 100_000, device: str = "cpu") -> ResultTable:
     """Validation cost of FASGD and SASGD where μ = 128, for λ = 250 to 10,000."""
     found = _figure(folder, "Figure 2", "fasgd_fig2.png", FIGURE_2, updates, device)
     ratios = [row[5] for row in found.rows if isinstance(row[5], float)]
@@ -66,7 +66,9 @@ def fasgd_fig2(folder: Path, updates: int = 100_000, device: str = "cpu") -> Fin
     claim = "the relative outperformance increases as λ goes up"
     says = ", ".join(f"{ratio:.2f}" for ratio in ratios)
     verdict = f"{claim}: {'holds' if grows else 'does not hold at every step'} (SASGD/FASGD {says})"
-    return Findings(found.title, found.columns, found.rows, (*found.notes, verdict), found.figures)
+    return ResultTable(
+        found.title, found.columns, found.rows, (*found.notes, verdict), found.figures
+    )
 
 
 def _figure(
@@ -76,7 +78,7 @@ def _figure(
     panels: Sequence[tuple[int, int]],
     updates: int,
     device: str,
-) -> Findings:
+) -> ResultTable:
     lines: dict[tuple[int, int], dict[str, _Line]] = {}
     for batch_size, workers in panels:
         task = mnist_mlp(batch_size=batch_size, pixels="unit", device=device)
@@ -106,7 +108,7 @@ def _figure(
         "FASGD first below",
         "seconds",
     )
-    return Findings(f"FASGD paper, {name}: final validation cost", columns, rows, notes, (path,))
+    return ResultTable(f"FASGD paper, {name}: final validation cost", columns, rows, notes, (path,))
 
 
 def _lines(order: Schedule, task: Task, updates: int) -> dict[str, _Line]:

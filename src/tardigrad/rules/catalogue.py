@@ -7,18 +7,18 @@ staleness (delay + 1), g the arriving gradient plus weight_decay·θ, v momentum
 from collections.abc import Callable
 from typing import Literal
 
-from tardigrad.checks import require
+from tardigrad.core.checks import require
 from tardigrad.rules.adagrad import AdaGrad
 from tardigrad.rules.adam import Adam
 from tardigrad.rules.dana import Dana
 from tardigrad.rules.delay import DelayCompensation
 from tardigrad.rules.fasgd import Fasgd
 from tardigrad.rules.gap import Gap
+from tardigrad.rules.rates import LearningRate, learning_rate
 from tardigrad.rules.rmsprop import RmsProp
 from tardigrad.rules.rule import Rule
 from tardigrad.rules.sgd import Sgd
 from tardigrad.rules.staleness import ExponentialPenalty, StalenessAware
-from tardigrad.schedules import LearningRate, learning_rate
 
 Rate = float | LearningRate
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.checks import number
+from tardigrad.core.checks import number
 from tardigrad.rules.rule import Now, Optimizer, Signal, combine, rate
 
 

@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.checks import fraction, not_negative, one_of
-from tardigrad.layout import Layout
+from tardigrad.core.checks import fraction, not_negative, one_of
+from tardigrad.core.layout import Layout
 from tardigrad.rules.rule import Correction, Now, Peek, Push, Signal
 
 MEAN_SQUARE_EPS = 1e-7

@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.checks import fraction, one_of, positive
-from tardigrad.layout import Layout
+from tardigrad.core.checks import fraction, one_of, positive
+from tardigrad.core.layout import Layout
 from tardigrad.rules.rule import Correction, Nothing, Now, Peek, Push, Signal
 
 MAGNITUDE_OFFSET = 0.001

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.checks import not_negative, one_of, positive
-from tardigrad.layout import Layout
+from tardigrad.core.checks import not_negative, one_of, positive
+from tardigrad.core.layout import Layout
 from tardigrad.rules.rule import Correction, Nothing, Now, Peek, Push, Scope, Signal
 
 DECAY = 0.999

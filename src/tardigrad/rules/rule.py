@@ -17,9 +17,9 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from tardigrad.checks import number, positive, require
-from tardigrad.layout import Layout
-from tardigrad.schedules import LearningRate, Progress, learning_rate
+from tardigrad.core.checks import number, positive, require
+from tardigrad.core.layout import Layout
+from tardigrad.rules.rates import LearningRate, Progress, learning_rate
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Own = TypeVar("Own", bound=tuple[Any, ...])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.checks import number, require
+from tardigrad.core.checks import number, require
 from tardigrad.rules.rule import Nothing, Now, Optimizer, Signal, combine, mean, rate
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tardigrad.checks import not_negative, one_of
-from tardigrad.layout import Layout
+from tardigrad.core.checks import not_negative, one_of
+from tardigrad.core.layout import Layout
 from tardigrad.rules.rule import Correction, Nothing, Now, Push, Signal
 
 

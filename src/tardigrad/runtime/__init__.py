@@ -1,7 +1,6 @@
 """The runtime on Ray: the simulator's policies and rules on real processes, recorded.
 
-The only room that imports Ray, and only when something of it is used, so that `import tardigrad`
-works without.
+Ray is imported only when something of it is used, so that `import tardigrad` works without.
 """
 
 from importlib import import_module
@@ -13,24 +12,19 @@ if TYPE_CHECKING:
     from tardigrad.runtime.faults import fail_at
     from tardigrad.runtime.ray_cluster import connected, local
     from tardigrad.runtime.replaying import Replayed, replay
-    from tardigrad.runtime.round_trips import WAYS, rates
-    from tardigrad.runtime.to_target import seconds_of_ddp, seconds_of_train
     from tardigrad.runtime.training import read_record, train
 
 __all__ = [
-    "WAYS",
     "Change",
     "Crew",
     "Live",
     "Replayed",
+    "check_ray",
     "connected",
     "fail_at",
     "local",
-    "rates",
     "read_record",
     "replay",
-    "seconds_of_ddp",
-    "seconds_of_train",
     "train",
 ]
 
@@ -39,15 +33,11 @@ _HOMES = {
     "Crew": "crew",
     "Live": "driver",
     "Replayed": "replaying",
-    "WAYS": "round_trips",
     "connected": "ray_cluster",
     "fail_at": "faults",
     "local": "ray_cluster",
-    "rates": "round_trips",
     "read_record": "training",
     "replay": "replaying",
-    "seconds_of_ddp": "to_target",
-    "seconds_of_train": "to_target",
     "train": "training",
 }
 
@@ -55,10 +45,15 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_ray()
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def check_ray() -> None:
+    """Refuse by name to go on where Ray is not installed."""
     try:
         import_module("ray")
     except ImportError as error:
         raise ValueError(
             "this runs on Ray, which is not installed: pip install 'tardigrad[ray]'"
         ) from error
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

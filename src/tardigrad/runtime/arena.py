@@ -34,13 +34,13 @@ class Address(NamedTuple):
     dtype: str
 
 
-class Pieces(NamedTuple):
+class CutArray(NamedTuple):
     """An array cut into several, one after the other."""
 
     arrays: tuple[Any, ...]
 
 
-Payload = Address | Pieces | Any
+Payload = Address | CutArray | Any
 """How numbers travel: a slot's address, or a numpy array (as itself, in pieces or as a reference of
 Ray's)."""
 
@@ -120,7 +120,7 @@ class Slot:
             os.close(self.address.file)
 
 
-class Slots:
+class PayloadSlots:
     """The owner's slots, as many as are in use at once and never fewer than that."""
 
     def __init__(self, size: int, dtype: torch.dtype, readers: int) -> None:

@@ -22,7 +22,7 @@ from tardigrad.runtime.messages import (
     Decided,
     Dropped,
     Event,
-    Push,
+    PushHeader,
     Released,
     Ticket,
     Timed,
@@ -47,7 +47,7 @@ class Control:
         self.shards = shards
         self.updates = updates
         self.half = policy.push_half(members)
-        self.rows: dict[int, Push] = {}
+        self.rows: dict[int, PushHeader] = {}
         self.timers: list[tuple[int, float]] = []
         """(token, due at) of every timer that has not run out."""
         self.readers: Counter[int] = Counter()
@@ -77,7 +77,7 @@ class Control:
     def done(self) -> bool:
         return self.version >= self.updates
 
-    def check(self, push: Push) -> None:
+    def check(self, push: PushHeader) -> None:
         """Refuse what cannot be, by name; nothing has changed yet."""
         who = f"worker {push.worker}, step {push.step}, at shard {self.shard}"
         if push.worker not in self.received:
@@ -101,7 +101,7 @@ class Control:
         """What follows from this event, in order; the control is then as after it."""
         kind, now_s, what = event
         if kind == "push":
-            return self._pushed(Push(*what), now_s)
+            return self._pushed(PushHeader(*what), now_s)
         if kind == "timer":
             (token,) = what
             self.timers.remove(next(timer for timer in self.timers if timer[0] == token))
@@ -128,10 +128,10 @@ class Control:
             self.incarnation[worker] = incarnation
             return []
         if kind == "lost":
-            return [Dropped(Push(*what).row, LOST)]
+            return [Dropped(PushHeader(*what).row, LOST)]
         raise ValueError(f"unknown event {kind!r}")
 
-    def _pushed(self, push: Push, now_s: float) -> list[Decided]:
+    def _pushed(self, push: PushHeader, now_s: float) -> list[Decided]:
         worker = push.worker
         self.received[worker], self.heard[worker] = push.step, push.heard
         read = push.read[self.shard]

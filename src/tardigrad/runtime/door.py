@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tardigrad.runtime.connection import Connection, abstract
-from tardigrad.runtime.messages import Call, Packed, Push
+from tardigrad.runtime.messages import Call, Packed, PushHeader
 from tardigrad.runtime.setup import Life
 from tardigrad.runtime.wire import Arrays, BadFrame, Frame, write_frame
 
-FIELDS = {"push": len(Push._fields), "request": 2, "ticket": 1}
+FIELDS = {"push": len(PushHeader._fields), "request": 2, "ticket": 1}
 """What may be called, and how many fields it has (see `Event`)."""
 
 

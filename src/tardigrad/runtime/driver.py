@@ -17,11 +17,11 @@ from torch import Tensor
 from tardigrad.runtime.crew import Crew
 from tardigrad.runtime.cut import begin_cut, cuts, finish_cut
 from tardigrad.runtime.membership import Change, still_to_make
-from tardigrad.runtime.messages import NO_ROW, Push
+from tardigrad.runtime.messages import NO_ROW, PushHeader
 from tardigrad.runtime.recovery import Recovered
 from tardigrad.runtime.server import Snapshot
 from tardigrad.runtime.setup import Place, Setup
-from tardigrad.runtime.standing import End, Link, ShardStatus, Where
+from tardigrad.runtime.standing import End, ShardStatus, Where, WorkerAddress
 
 POLL_S = 0.25
 QUIET_S = 60.0
@@ -134,7 +134,7 @@ class Driver:
     def _connect(self, worker: int) -> list[End]:
         """Tell the shards of a worker."""
         actor = self.workers[worker]
-        link = Link(actor.handle, actor.incarnation, actor.place)
+        link = WorkerAddress(actor.handle, actor.incarnation, actor.place)
         channels: list[End] = ray.get([s.handle.connect.remote(worker, link) for s in self.shards])
         return channels
 
@@ -150,7 +150,7 @@ class Driver:
             actor.ended = actor.handle.run.remote(0, worker, [0] * len(channels))
         else:
             heard, last = [channel.heard for channel in channels], channels[0].last
-            used = NO_ROW if last is None else Push(*last).row
+            used = NO_ROW if last is None else PushHeader(*last).row
             actor.ended = actor.handle.run.remote(received + 1, NO_ROW, heard, used)
         if actor.incarnation:
             ray.get([s.handle.resend.remote(worker) for s in self.shards])
@@ -265,7 +265,7 @@ class Driver:
         for worker, actor in self.workers.items():
             received = -1
             if worker in known:  # else it is just joining or leaving
-                link = Link(actor.handle, actor.incarnation, actor.place)
+                link = WorkerAddress(actor.handle, actor.incarnation, actor.place)
                 received = ray.get(handle.connect.remote(worker, link)).received
             again = actor.handle.reconnect.remote(shard, handle, incarnation, place, received)
             try:
@@ -355,7 +355,7 @@ class Driver:
         ended = handle.run.remote(0, NO_ROW, [-1] * len(self.shards))
         self.workers[worker] = _Actor(handle, 0, place, ended)
         self._next_worker += 1
-        link = Link(handle, 0, place)
+        link = WorkerAddress(handle, 0, place)
         self._all_at_once(lambda s: self.shards[s].handle.join.remote(worker, link))
         return worker
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from tardigrad.checks import require
+from tardigrad.core.checks import require
+from tardigrad.core.used_code import changes, used_code
 from tardigrad.engine import Shard
 from tardigrad.policies import Policy
 from tardigrad.rules import Rule
 from tardigrad.runtime.server import digest
 from tardigrad.tasks import Task
-from tardigrad.used_code import changes, used_code
 
 NAMES = {
     "instruction_set": "another instruction set",

@@ -5,7 +5,7 @@ import signal
 import time
 from typing import Literal, NamedTuple
 
-from tardigrad.checks import count, one_of, require
+from tardigrad.core.checks import count, one_of, require
 
 WORKER_MOMENTS = ("before_push", "between_pushes", "after_push")
 SHARD_MOMENTS = ("before_log", "before_release", "after_release")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tardigrad.runtime.log import Log, Story, mend_log, read_log
 from tardigrad.runtime.merge import MEMBERSHIP
-from tardigrad.runtime.messages import Event, Push
+from tardigrad.runtime.messages import Event, PushHeader
 from tardigrad.runtime.setup import Setup
 from tardigrad.runtime.state import make_server, refeed
 
@@ -72,15 +72,15 @@ def _begun(story: Story) -> list[Event]:
     events = _written(story)
     last = story.lines[-1].event if story.lines else None
     if last is not None and last.kind == "lost":
-        events.append(Event("leave", last.now_s, (Push(*last.what).worker,)))
+        events.append(Event("leave", last.now_s, (PushHeader(*last.what).worker,)))
     return events
 
 
-def _pushes(stories: Sequence[Story]) -> dict[int, Push]:
+def _pushes(stories: Sequence[Story]) -> dict[int, PushHeader]:
     return {
         push.row: push
         for story in stories
         for line in story.lines
         if line.event.kind in ("push", "lost")
-        for push in [Push(*line.event.what)]
+        for push in [PushHeader(*line.event.what)]
     }

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tardigrad.runtime.log import Line, Story
-from tardigrad.runtime.messages import Applied, Dropped, Push, Released, Ticket
-from tardigrad.schedule import Recorder, Schedule
+from tardigrad.runtime.messages import Applied, Dropped, PushHeader, Released, Ticket
+from tardigrad.scheduling import Recorder, Schedule
 
 MEMBERSHIP = ("join", "leave")
 
@@ -69,7 +69,7 @@ class Merger:
     def _caused(self, line: Line) -> bool:
         if line.event.kind != "push":
             return True
-        read = Push(*line.event.what).read
+        read = PushHeader(*line.event.what).read
         return all(version <= here for version, here in zip(read, self.versions, strict=True))
 
 
@@ -113,16 +113,16 @@ def merge(stories: Sequence[Story], workers: int) -> Merged:
     return Merged(recorder.schedule(), losses, origin_s)
 
 
-def _rows(stories: Sequence[Story], recorder: Recorder, workers: int) -> dict[int, Push]:
+def _rows(stories: Sequence[Story], recorder: Recorder, workers: int) -> dict[int, PushHeader]:
     """Every row that was given out, in order, also those that never came back.
 
     The first row of a worker that was there at first needs no release: it is the worker's number.
     """
-    pushes: dict[int, Push] = {}
+    pushes: dict[int, PushHeader] = {}
     for story in stories:
         for line in story.lines:
             if line.event.kind in ("push", "lost"):
-                push = Push(*line.event.what)
+                push = PushHeader(*line.event.what)
                 pushes[push.row] = push
     given: dict[int, tuple[int, float]] = {w: (w, 0.0) for w in range(workers)}
     for line in stories[0].lines:

@@ -7,7 +7,7 @@ from tardigrad.runtime.arena import Payload
 NO_ROW = -1
 
 
-class Push(NamedTuple):
+class PushHeader(NamedTuple):
     """The header of a gradient. It always travels, with or without numbers behind it."""
 
     row: int
@@ -85,8 +85,8 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 class Event(NamedTuple):
     """Something that happened at a shard.
 
-    kinds: push (a `Push`), timer (token), request (worker, at_least), ticket (worker),
-    join (worker), leave (worker), lost (a `Push` that came to other shards only),
+    kinds: push (a `PushHeader`), timer (token), request (worker, at_least), ticket (worker),
+    join (worker), leave (worker), lost (a `PushHeader` that came to other shards only),
     replace (worker, incarnation).
     """
 

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
-from tardigrad.checks import require
+from tardigrad.core.checks import require
 
 NEAR, FAR = "near", "far"
 """The resources that bind actors to the first and the second of `two_nodes`."""

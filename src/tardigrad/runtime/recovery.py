@@ -16,7 +16,7 @@ from tardigrad.engine.checkpoint import load_checkpoint
 from tardigrad.runtime.cut import cut_file, cuts
 from tardigrad.runtime.log import Story, read_log
 from tardigrad.runtime.merge import Merger
-from tardigrad.runtime.messages import Push
+from tardigrad.runtime.messages import PushHeader
 from tardigrad.runtime.server import Server
 from tardigrad.runtime.setup import Setup
 from tardigrad.runtime.state import make_server, refeed
@@ -26,7 +26,7 @@ from tardigrad.tasks import Gradient, Turn
 class Half(NamedTuple):
     """A gradient that came to some shards only, computed again for the others."""
 
-    push: Push
+    push: PushHeader
     gradient: Gradient | None
     """None where it was not finite, so that only its header travels."""
     missing: tuple[int, ...]
@@ -53,7 +53,7 @@ class Recovered:
             positions.append(position)
             self.servers.append(server)
         self._digests = [dict(story.digests) for story in self.stories]
-        self._computed: dict[int, tuple[Push, Gradient | None, set[int]]] = {}
+        self._computed: dict[int, tuple[PushHeader, Gradient | None, set[int]]] = {}
         logs = [s.lines[p:] for s, p in zip(self.stories, positions, strict=True)]
         self._merger = Merger(logs, [server.shard.version for server in self.servers])
         threads = torch.get_num_threads()
@@ -82,7 +82,7 @@ class Recovered:
         server, line = self.servers[shard], self._merger.line(shard)
         headers = dict(server.control.rows)
         if line.event.kind == "push":
-            push = Push(*line.event.what)
+            push = PushHeader(*line.event.what)
             headers[push.row] = push
             self._arrive(shard, push)
         refeed(server.control, [line])
@@ -98,7 +98,7 @@ class Recovered:
                 "and the versions that the run began with"
             )
 
-    def _arrive(self, shard: int, push: Push) -> None:
+    def _arrive(self, shard: int, push: PushHeader) -> None:
         known = self._computed.get(push.row)
         if known is None:
             known = (push, self._gradient(push) if push.finite else None, set())
@@ -114,7 +114,7 @@ class Recovered:
         if len(have) == len(self.servers):
             del self._computed[push.row]
 
-    def _gradient(self, push: Push) -> Gradient:
+    def _gradient(self, push: PushHeader) -> Gradient:
         """At the composite of what was sent; no shard has the push yet, so all still hold it."""
         parts: Sequence[Tensor] = [
             server.sent[version] for server, version in zip(self.servers, push.read, strict=True)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tardigrad.checks import count, require
+from tardigrad.core.checks import count, require
 from tardigrad.engine import Run
 from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.engine.exact import Exact
@@ -13,7 +13,7 @@ from tardigrad.engine.execute import divide
 from tardigrad.rules import Rule
 from tardigrad.runtime.facts import check_facts, facts_of
 from tardigrad.runtime.server import digest
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
 
 

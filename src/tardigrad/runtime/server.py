@@ -10,10 +10,18 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from tardigrad.core.trees import named
 from tardigrad.engine import Arrived, Shard
 from tardigrad.runtime.control import Control
-from tardigrad.runtime.messages import Applied, Decided, Dropped, Event, Push, Released, Ticket
-from tardigrad.tensors import named
+from tardigrad.runtime.messages import (
+    Applied,
+    Decided,
+    Dropped,
+    Event,
+    PushHeader,
+    Released,
+    Ticket,
+)
 
 Buffers = tuple[Tensor, ...]
 Fold = Callable[[Buffers, Buffers], Buffers]
@@ -66,7 +74,7 @@ class Server:
         if snapshot_every and shard.version == 0:
             self._snapshot(0.0)
 
-    def arrive(self, push: Push, grad: Tensor | None, buffers: Buffers) -> None:
+    def arrive(self, push: PushHeader, grad: Tensor | None, buffers: Buffers) -> None:
         """Numbers behind a push; the event follows."""
         if grad is None or self.control.done:
             self.consumed.append(push.row)
@@ -75,7 +83,7 @@ class Server:
             self.pending[push.row] = Pending(grad, view, buffers)
 
     def carry_out(
-        self, event: Event, decided: Sequence[Decided], headers: Mapping[int, Push]
+        self, event: Event, decided: Sequence[Decided], headers: Mapping[int, PushHeader]
     ) -> Iterator[Released | Ticket]:
         """Do what was decided, in order; what is yielded leaves the shard at that moment.
 
@@ -94,7 +102,7 @@ class Server:
                 yield item
         self._prune()
 
-    def _apply(self, applied: Applied, headers: Mapping[int, Push], now_s: float) -> None:
+    def _apply(self, applied: Applied, headers: Mapping[int, PushHeader], now_s: float) -> None:
         shard, me = self.shard, self.control.shard
         arrived = []
         for row in applied.rows:

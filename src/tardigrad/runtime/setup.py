@@ -9,7 +9,7 @@ from typing import NamedTuple
 import ray
 
 from tardigrad.clusters import StepTimes
-from tardigrad.layout import Sharding
+from tardigrad.core.layout import Sharding
 from tardigrad.policies import Policy
 from tardigrad.rules import Rule
 from tardigrad.runtime.faults import Fault

@@ -11,7 +11,7 @@ import ray
 import torch
 from torch import Tensor
 
-from tardigrad.allocation import keep_freed_memory
+from tardigrad.core.allocation import keep_freed_memory
 from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.runtime.arena import Address, Payload
 from tardigrad.runtime.control import Refused
@@ -25,14 +25,14 @@ from tardigrad.runtime.messages import (
     Decided,
     Event,
     Packed,
-    Push,
+    PushHeader,
     Released,
     Ticket,
     Timed,
 )
 from tardigrad.runtime.server import Server, Snapshot
 from tardigrad.runtime.setup import Clock, Life, Place, Setup
-from tardigrad.runtime.standing import End, Link, ShardStatus
+from tardigrad.runtime.standing import End, ShardStatus, WorkerAddress
 from tardigrad.runtime.state import make_server, refeed
 from tardigrad.runtime.timers import Timers
 from tardigrad.runtime.transport import Shelf, Taken, answer, arguments, received
@@ -85,7 +85,7 @@ class ShardHost:
         self._shelf = Shelf(self.server.shard.sent, setup.shared_memory)
         self.server.place, self.server.keep = self._shelf.place, self._shelf.keep
         self._taken = Taken(shard)
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, WorkerAddress] = {}
         self._missed: dict[int, list[Released]] = {}
         """Releases that a worker was not there to hear."""
         self._payloads: dict[int, Address] = {}
@@ -115,7 +115,7 @@ class ShardHost:
         extra: tuple[Any, ...] = (),
     ) -> list[Packed]:
         """A `Call` of a worker; the answer carries its release, if it is released at once."""
-        push = Push(*what) if kind == "push" else None
+        push = PushHeader(*what) if kind == "push" else None
         worker = what[0] if push is None else push.worker
         with self._lock:
             if self._stale(worker, life):
@@ -131,7 +131,7 @@ class ShardHost:
         call = call._replace(payload=received(payload[0], payload[1:]))
         return answer(self.call(life, *call), pieces)
 
-    def _arrive(self, push: Push, payload: Payload, extra: tuple[Any, ...]) -> None:
+    def _arrive(self, push: PushHeader, payload: Payload, extra: tuple[Any, ...]) -> None:
         self.server.control.check(push)
         grad = self._grad(push, payload)
         buffers = tuple(torch.from_numpy(array.copy()) for array in extra)
@@ -147,7 +147,7 @@ class ShardHost:
             return True
         return life.incarnation < link.incarnation
 
-    def _grad(self, push: Push, payload: Payload) -> Tensor | None:
+    def _grad(self, push: PushHeader, payload: Payload) -> Tensor | None:
         if payload is None:
             return None
         whole = self.setup.sharding.bounds[-1]
@@ -170,7 +170,7 @@ class ShardHost:
     # What the driver calls.
 
     @ray.method(concurrency_group="control")
-    def connect(self, worker: int, link: Link) -> End:
+    def connect(self, worker: int, link: WorkerAddress) -> End:
         """A worker is (again) there. Calls of its earlier lives are refused from now on."""
         with self._lock:
             old = self._links.get(worker)
@@ -189,7 +189,7 @@ class ShardHost:
     def complete(self, header: tuple[Any, ...], grad: Any, extra: tuple[Any, ...]) -> End:
         """A dead worker's gradient that other shards have, computed again for this one."""
         with self._lock:
-            push = Push(*header)
+            push = PushHeader(*header)
             releases = self.server.control.releases[push.worker]
             heard = [r.sequence for r in releases if r.version == push.read[self.shard]]
             push = push._replace(heard=max(heard, default=0))
@@ -211,7 +211,7 @@ class ShardHost:
                     self._send(released)
 
     @ray.method(concurrency_group="control")
-    def join(self, worker: int, link: Link) -> None:
+    def join(self, worker: int, link: WorkerAddress) -> None:
         """Once, however often it is said."""
         with self._lock:
             if worker not in self.server.control.received:
@@ -230,7 +230,9 @@ class ShardHost:
             if self._door is not None:
                 self._door.show_out(worker)
             for header in lost:
-                if Push(*header).step > self.server.control.received[worker]:  # else it came late
+                if (
+                    PushHeader(*header).step > self.server.control.received[worker]
+                ):  # else it came late
                     self._handle(Event("lost", self._clock(), tuple(header)), None)
             self._handle(Event("leave", self._clock(), (worker,)), None)
             self._shelf.connect(worker, False)
@@ -325,7 +327,7 @@ class ShardHost:
         before = control.version
         headers = dict(control.rows)
         if event.kind == "push":
-            headers[event.what[0]] = Push(*event.what)
+            headers[event.what[0]] = PushHeader(*event.what)
         decided = control.decide(event)
         if control.version != before:
             self._fuse.burn(control.version, "before_log")
@@ -399,7 +401,9 @@ class ShardHost:
             self._last.get(worker),
         )
 
-    def _count(self, decided: Sequence[Decided], headers: Mapping[int, Push], version: int) -> None:
+    def _count(
+        self, decided: Sequence[Decided], headers: Mapping[int, PushHeader], version: int
+    ) -> None:
         """For whoever watches."""
         for item in decided:
             if isinstance(item, Applied):

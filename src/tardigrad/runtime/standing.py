@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from tardigrad.runtime.setup import Place
 
 
-class Link(NamedTuple):
+class WorkerAddress(NamedTuple):
     """What a shard must know of a worker to reach it."""
 
     handle: Any

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 import torch
 
-from tardigrad.checks import count, require
 from tardigrad.clusters import StepTimes, TimedCluster
+from tardigrad.core.checks import count, require
+from tardigrad.core.trees import not_finite
 from tardigrad.engine import Diverged, History, Run
 from tardigrad.engine.execute import check_splits, divide
 from tardigrad.policies import Async, Policy
@@ -31,9 +32,8 @@ from tardigrad.runtime.ray_cluster import connected
 from tardigrad.runtime.recovery import Recovered
 from tardigrad.runtime.server import Snapshot
 from tardigrad.runtime.setup import Setup
-from tardigrad.schedule.size import check_size
+from tardigrad.scheduling.size import check_size
 from tardigrad.tasks import Task
-from tardigrad.tensors import not_finite
 
 RECORD = "record.json"
 RECORDS = "evaluations.jsonl"

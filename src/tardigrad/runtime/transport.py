@@ -14,7 +14,15 @@ import ray
 import torch
 from torch import Tensor
 
-from tardigrad.runtime.arena import Address, Opened, Payload, Pieces, Slot, Slots, can_share
+from tardigrad.runtime.arena import (
+    Address,
+    CutArray,
+    Opened,
+    Payload,
+    PayloadSlots,
+    Slot,
+    can_share,
+)
 from tardigrad.runtime.messages import Packed
 
 PIECE_BYTES = 96_000
@@ -33,11 +41,11 @@ def count_pieces(size_bytes: int) -> int:
 def arguments(payload: Payload) -> Sequence[Any]:
     """A payload as arguments of a Ray call, which `received` makes one again."""
     pieces = _cut(payload)
-    return (Pieces(()), *pieces) if pieces else (payload,)
+    return (CutArray(()), *pieces) if pieces else (payload,)
 
 
 def received(payload: Payload, pieces: Sequence[Any]) -> Payload:
-    return Pieces(tuple(pieces)) if isinstance(payload, Pieces) else payload
+    return CutArray(tuple(pieces)) if isinstance(payload, CutArray) else payload
 
 
 def answer(packed: list[Packed], pieces: int) -> Any:
@@ -47,7 +55,7 @@ def answer(packed: list[Packed], pieces: int) -> Any:
     for place, (item, payload) in enumerate(packed):
         cut = _cut(payload)
         if len(cut) == pieces:
-            return [*packed[:place], (item, Pieces(())), *packed[place + 1 :]], *cut
+            return [*packed[:place], (item, CutArray(())), *packed[place + 1 :]], *cut
     return packed, *[None] * pieces
 
 
@@ -67,7 +75,7 @@ class Shelf:
     """A shard's versions, where workers can take them."""
 
     def __init__(self, vector: Tensor, shared: bool) -> None:
-        self._slots = Slots(len(vector), vector.dtype, readers=1)
+        self._slots = PayloadSlots(len(vector), vector.dtype, readers=1)
         self._holds: dict[Address, int] = {}
         self.shared = shared and can_share()
         self._near: set[int] = set()
@@ -144,7 +152,7 @@ class Tray:
     """A worker's gradients, where shards can take their slices."""
 
     def __init__(self, size: int, dtype: torch.dtype, shards: int, shared: bool) -> None:
-        self._slots = Slots(size, dtype, shards)
+        self._slots = PayloadSlots(size, dtype, shards)
         self._shared = shared and can_share()
         self._near: set[int] = set()
 
@@ -202,13 +210,13 @@ class Taken:
         if isinstance(payload, Address):
             vector = self._opened[payload].vector
             return vector if part is None else vector[part]
-        if isinstance(payload, Pieces):
+        if isinstance(payload, CutArray):
             return torch.from_numpy(np.concatenate(payload.arrays))
         return _read_only(payload)
 
     def copy(self, payload: Payload, out: Tensor) -> None:
         """The same, written to `out`."""
-        if not isinstance(payload, Pieces):
+        if not isinstance(payload, CutArray):
             out.copy_(self.look(payload))
             return
         at = 0

@@ -15,20 +15,20 @@ from typing import Any, NamedTuple
 import ray
 import torch
 
-from tardigrad.allocation import keep_freed_memory
+from tardigrad.core.allocation import keep_freed_memory
+from tardigrad.core.trees import not_finite
 from tardigrad.engine import Diverged
 from tardigrad.policies import Request, SetTimer, Start
 from tardigrad.policies.machine import WorkerCommand
 from tardigrad.runtime.arena import Payload
 from tardigrad.runtime.channel import Channel, open_channel
 from tardigrad.runtime.faults import Fuse
-from tardigrad.runtime.messages import NO_ROW, Call, Packed, Push, Released, Ticket
+from tardigrad.runtime.messages import NO_ROW, Call, Packed, PushHeader, Released, Ticket
 from tardigrad.runtime.setup import Clock, Life, Place, Setup
 from tardigrad.runtime.standing import Where
 from tardigrad.runtime.timers import Timers
 from tardigrad.runtime.transport import Laid, Taken, Tray, count_pieces, received
 from tardigrad.tasks import Turn
-from tardigrad.tensors import not_finite
 
 PATIENCE = 10
 """Gradients in a row that may be NaN or infinite before the run is called diverged."""
@@ -137,7 +137,7 @@ class Worker:
             peer.incarnation = incarnation
             unanswered, peer.unanswered = peer.unanswered, {}
             for asked in unanswered.values():
-                if asked.kind != "push" or Push(*asked.what).step > received:
+                if asked.kind != "push" or PushHeader(*asked.what).step > received:
                     self._ask(shard, asked)
 
     def run(self, step: int, row: int, heard: Sequence[int], used: int = NO_ROW) -> None:
@@ -310,7 +310,7 @@ class Worker:
                 self._do(self._half.finished(end_s))
             facts = (row, self.worker, step, begin.stamp, begin.read, begin.start_s, end_s)
             for shard, peer in enumerate(self._peers):
-                push = Push(*facts, value, finite, peer.heard)
+                push = PushHeader(*facts, value, finite, peer.heard)
                 extra = tuple(b.numpy() for b in buffers) if shard == 0 and finite else ()
                 self._ask(shard, _Asked("push", tuple(push), laid, extra))
                 if shard == 0:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tardigrad import keys
+from tardigrad.core import keys
 
 Augment = Callable[[Tensor, int], Tensor]
 """augment(inputs, stream): the inputs changed at random, the randomness taken from the stream."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from tardigrad.checks import require
+from tardigrad.core.checks import require
 
 
 def at_least(field: str, value: float, low: float) -> None:

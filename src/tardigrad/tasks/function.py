@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from tardigrad import keys
-from tardigrad.layout import Layout
+from tardigrad.core import keys
+from tardigrad.core.layout import Layout
 from tardigrad.tasks.checks import check_parameters
 from tardigrad.tasks.randomness import keyed
 from tardigrad.tasks.task import SPLITS, Gradient, Turn
@@ -24,9 +24,9 @@ class FunctionTask:
     function of the parameters) to measure something.
 
     It must be a pure function of its arguments, but for what it draws: take randomness from
-    `tardigrad.keys`, or from torch's, Python's and NumPy's generators, which are seeded by (`seed`,
-    worker, step) around it and put back (some 30 µs). stochastic=False spares that, and then it
-    must not draw from them.
+    `tardigrad.core.keys`, or from torch's, Python's and NumPy's generators, which are seeded by
+    (`seed`, worker, step) around it and put back (some 30 µs). stochastic=False spares that, and
+    then it must not draw from them.
     """
 
     batch_size = 1

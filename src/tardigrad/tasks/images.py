@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from tardigrad.checks import one_of
+from tardigrad.core.checks import one_of
 from tardigrad.tasks import data as data_sets
 from tardigrad.tasks.split import Data, Split
 from tardigrad.tasks.structure import known_layer

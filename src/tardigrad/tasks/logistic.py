@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tardigrad import keys
+from tardigrad.core import keys
+from tardigrad.core.arrays import Floats
 from tardigrad.tasks.checks import at_least
 from tardigrad.tasks.module import ModuleTask, initialised
 from tardigrad.tasks.sampling import Sampling
@@ -68,5 +69,5 @@ def _draw(
     return torch.from_numpy(inputs), torch.from_numpy(labels)
 
 
-def _normal(seed: int, purpose: str, rows: int, columns: int) -> keys.Floats:
+def _normal(seed: int, purpose: str, rows: int, columns: int) -> Floats:
     return keys.normal(keys.key(seed, purpose), np.arange(rows * columns)).reshape(rows, columns)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tardigrad.checks import one_of
+from tardigrad.core.checks import one_of
 from tardigrad.tasks.augment import Augment
 from tardigrad.tasks.checks import at_least
 from tardigrad.tasks.images import Normalise, Pixels, image_data

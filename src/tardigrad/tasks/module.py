@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tardigrad import keys
-from tardigrad.layout import Layout, flatten
+from tardigrad.core import keys
+from tardigrad.core.layout import Layout, flatten
 from tardigrad.tasks.augment import AUGMENTS, Augment, augmentation
 from tardigrad.tasks.checks import check_dense, check_parameters
 from tardigrad.tasks.losses import Loss, draws_nothing, hits, loss_function, weighs_equally
 from tardigrad.tasks.randomness import keyed
 from tardigrad.tasks.sampling import Sampling, sampler
 from tardigrad.tasks.split import Data
-from tardigrad.tasks.statistics import Statistics
+from tardigrad.tasks.statistics import BatchNormStatistics
 from tardigrad.tasks.structure import has_random_layers, is_known, keeps_samples_apart
 from tardigrad.tasks.task import Gradient, Turn
 
@@ -96,7 +96,7 @@ class ModuleTask:
         if channels_last:
             self._module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._parameters: list[Tensor] = list(trainable.values())
-        self._statistics = Statistics(self._module)
+        self._statistics = BatchNormStatistics(self._module)
         self._loss = loss_function(loss)
         self._augment = augmentation(augment)
         known = is_known(self._module) and draws_nothing(self._loss)
@@ -151,7 +151,7 @@ class ModuleTask:
             return loss, torch.autograd.grad(loss, self._parameters, materialize_grads=True)
 
     def fold_(self, buffers: tuple[Tensor, ...]) -> None:
-        """Fold the statistics that `backward` left in the module, in place (`Statistics.fold_`)."""
+        """Fold the statistics that `backward` left in the module, in place."""
         self._statistics.fold_(buffers)
 
     def evaluate(

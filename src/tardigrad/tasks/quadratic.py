@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tardigrad import keys
+from tardigrad.core import keys
 from tardigrad.tasks.checks import at_least
 from tardigrad.tasks.function import FunctionTask
 from tardigrad.tasks.module import dtype_of

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tardigrad import keys
+from tardigrad.core import keys
 
 Indices = npt.NDArray[np.int64]
 Sampling = Literal["independent", "epoch", "partition"]

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 
-class Statistics:
+class BatchNormStatistics:
     """The running statistics of a module's BatchNorm layers, in module order.
 
     *Running* buffers are (mean, variance, count) per layer; a *batch*'s are (mean, variance).

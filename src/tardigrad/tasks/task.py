@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from tardigrad.layout import Layout
+from tardigrad.core.layout import Layout
 
 SPLITS = ("train", "validation", "test")
 
@@ -31,7 +31,7 @@ class Task(Protocol):
     """Initial parameters, the gradient of (view, turn), evaluation.
 
     `gradient` is a pure function: same view and turn, same bits. What it draws it takes from
-    `tardigrad.keys`, or within `tasks.randomness.keyed`, as `ModuleTask` and `FunctionTask` do.
+    `core.keys`, or within `tasks.randomness.keyed`, as `ModuleTask` and `FunctionTask` do.
     """
 
     layout: Layout

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tardigrad.checks import one_of
+from tardigrad.core.checks import one_of
 from tardigrad.tasks import data as data_sets
 from tardigrad.tasks.checks import at_least
 from tardigrad.tasks.losses import token_cross_entropy

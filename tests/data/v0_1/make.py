@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 import tardigrad as tg
-from tardigrad.spec import Spec, run, run_on_ray
+from tardigrad.experiment import Spec, run, run_on_ray
 
 HERE = Path(sys.argv[1])
 

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tardigrad.allocation import keep_freed_batches
+from tardigrad.core.allocation import keep_freed_batches
+from tardigrad.core.layout import Sharding
 from tardigrad.engine.fast.fast import Fast
 from tardigrad.engine.fast.gradients import (
     CALL,
@@ -20,7 +21,7 @@ from tardigrad.engine.fast.gradients import (
 )
 from tardigrad.engine.fast.groups import first_of_each
 from tardigrad.engine.fast.lookahead import Batches, cut_into_calls, just_in_time
-from tardigrad.engine.fast.memory import check_fits, predicted_bytes
+from tardigrad.engine.fast.memory import check_memory, predicted_bytes
 from tardigrad.engine.fast.sizes import choose_sizes, cover
 from tardigrad.engine.fast.slots import assign_slots
 from tardigrad.engine.fast.stream import Stream
@@ -28,9 +29,8 @@ from tardigrad.engine.fast.suited import Unsuited, check_pure, check_suited
 from tardigrad.engine.fast.waiting import place_views, why_not_one_by_one
 from tardigrad.engine.kernels import CppKernel, NoCompiler, NotElementwise, Program, trace
 from tardigrad.engine.run import Say
-from tardigrad.layout import Sharding
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 from tardigrad.tasks import ModuleTask, Task
 
 CACHE_BYTES = 12 * 2**20
@@ -78,7 +78,7 @@ def build_on_cpu(
     def needed(rows: Sequence[int]) -> int:
         return predicted_bytes(schedule, task, rule, sharding, rows, largest)
 
-    check_fits(needed([slot.count for slot in slots]), budget, schedule)
+    check_memory(needed([slot.count for slot in slots]), budget, schedule)
     if program is not None and sizes and not measures and not why_not_one_by_one(planned):
         assert isinstance(task, ModuleTask)
         if not (task.augments or task.has_statistics):

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tardigrad.engine.fast.cuda_gradients import apart, compiled_gradients, tensors_of
+from tardigrad.core.trees import named
+from tardigrad.engine.fast.cuda_gradients import apart, compiled_on_device, tensors_of
 from tardigrad.engine.fast.lookahead import in_stages
 from tardigrad.engine.fast.replicas import Stacking, by_kernel, stacked_coefficients
 from tardigrad.engine.fast.tables import Placement, scalar_table
@@ -28,9 +29,8 @@ from tardigrad.engine.kernels import Program, trace
 from tardigrad.engine.kernels.triton import TritonKernel, fetch_samples, move_rows
 from tardigrad.engine.run import Diverged, History, Run
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 from tardigrad.tasks import ModuleTask
-from tardigrad.tensors import named
 
 BUFFERS = ("views", "grads")
 """Large, and written before they are read, but for the views that the first batch reads."""
@@ -189,7 +189,7 @@ class CudaGraphs:
         piece = slice(begin, begin + count)
         views = self._views[piece].view(-1, stride)
         with self.task.products():
-            losses = compiled_gradients(self.task, len(chosen), stride)(
+            losses = compiled_on_device(self.task, len(chosen), stride)(
                 views, inputs, targets, *self._outs(count, parity)
             )
         self._losses.index_copy_(0, places, losses.view(count, *self._losses.shape[1:]))

@@ -10,18 +10,20 @@ from torch.func import grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.dlpack import from_dlpack
 
-from tardigrad.layout import Layout
+from tardigrad.core.layout import Layout
 from tardigrad.tasks import ModuleTask
 
 TILE = 32
 """Rows and columns of a product that one processor of the GPU computes at a time."""
 FEW_TILES = 64
 LONG, PARTS = 512, 4
-Gradients = Callable[..., Tensor]
-_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int], Gradients]] = WeakKeyDictionary()
+CompiledGradients = Callable[..., Tensor]
+_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int], CompiledGradients]] = (
+    WeakKeyDictionary()
+)
 
 
-def compiled_gradients(task: ModuleTask, count: int, stride: int) -> Gradients:
+def compiled_on_device(task: ModuleTask, count: int, stride: int) -> CompiledGradients:
     """(views, inputs, targets, *outs) → losses; the gradients of `count` rows go into `outs`, one
     for each tensor of the model (`tensors_of`).
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tardigrad.core.trees import named
 from tardigrad.engine.fast.cuda import on_device, staged_coefficients
 from tardigrad.engine.fast.lookahead import just_in_time
 from tardigrad.engine.fast.slots import assign_slots
@@ -20,10 +21,9 @@ from tardigrad.engine.kernels import trace
 from tardigrad.engine.kernels.triton import TritonKernel
 from tardigrad.engine.run import Diverged, History, Run
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 from tardigrad.tasks import ModuleTask, Turn
 from tardigrad.tasks.randomness import watched
-from tardigrad.tensors import named
 
 
 class CudaSingle:

@@ -11,20 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tardigrad.checks import require
-from tardigrad.engine.exact import check_fits, follow_members
+from tardigrad.core.arrays import Ints
+from tardigrad.core.checks import require
+from tardigrad.core.layout import Sharding
+from tardigrad.core.trees import named, not_finite, restored
+from tardigrad.engine.exact import check_same_shapes, follow_members
 from tardigrad.engine.fast.gradients import Computed, Gradients, padded
 from tardigrad.engine.fast.lookahead import Batches
 from tardigrad.engine.fast.shard import FastShard
 from tardigrad.engine.fast.slots import VersionSlots
 from tardigrad.engine.kernels import Program
 from tardigrad.engine.run import Diverged, History, Run
-from tardigrad.layout import Sharding
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule, traffic
-from tardigrad.schedule.schedule import Ints
+from tardigrad.scheduling import Schedule, traffic
 from tardigrad.tasks import Task
-from tardigrad.tensors import named, not_finite, restored
 
 
 @dataclass
@@ -314,7 +314,7 @@ class Fast:
         for s, shard in enumerate(self.shards):
             mine = (f"shard.{s}.theta", f"shard.{s}.state")
             saved = {name: tensor for name, tensor in tensors.items() if name.startswith(mine)}
-            check_fits(shard.numbers(f"shard.{s}"), saved)
+            check_same_shapes(shard.numbers(f"shard.{s}"), saved)
         self.position, self._batch = facts["position"], facts["batch"]
         self._member, self._next_piece = facts["member"], facts["next_piece"]
         self.history = History(facts["records"], facts["loss"], facts["gap"])

@@ -11,11 +11,11 @@ from torch import Tensor, fx
 from torch.func import grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tardigrad.core.arrays import Ints
 from tardigrad.engine.fast.prologue import split_off_prologue
 from tardigrad.engine.fast.sizes import cover
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import Ints
+from tardigrad.scheduling import Schedule
 from tardigrad.tasks import ModuleTask, Task, Turn
 from tardigrad.tasks.randomness import watched
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 from tardigrad.tasks import ModuleTask
 
 MOST_BYTES = 2**26

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tardigrad.checks import require
-from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import Ints
+from tardigrad.core.arrays import Ints
+from tardigrad.core.checks import require
+from tardigrad.scheduling import Schedule
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,17 @@
 """How much memory a run will need, told before it starts."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from tardigrad.checks import positive, require
-from tardigrad.layout import Sharding
+from tardigrad.core.checks import positive, require
+from tardigrad.core.layout import Sharding
+from tardigrad.core.memory import physical_bytes
+from tardigrad.core.trees import named
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
+from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
-from tardigrad.tensors import named
 
 GIB = 2**30
 
@@ -66,7 +66,7 @@ def check_chunk(chunk: int | None, task: Task, budget: int) -> None:
     )
 
 
-def check_fits(needed: int, budget: int, schedule: Schedule) -> None:
+def check_memory(needed: int, budget: int, schedule: Schedule) -> None:
     require(
         needed <= budget,
         f"the run would take {amount(needed)}, mostly views of {schedule.workers} workers, "
@@ -80,7 +80,7 @@ def machine_bytes(device: torch.device) -> tuple[int, int]:
         free, whole = torch.cuda.mem_get_info(device)
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(free) + kept, int(whole)  # torch keeps what was freed, for the next who asks
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    whole = physical_bytes()
     free = whole
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():

@@ -6,21 +6,21 @@ from typing import Any
 
 from torch import Tensor
 
-from tardigrad.checks import require
+from tardigrad.core.checks import require
+from tardigrad.core.layout import Sharding
+from tardigrad.core.trees import named
 from tardigrad.engine.fast.cuda import CudaGraphs
 from tardigrad.engine.fast.cuda_single import CudaSingle
 from tardigrad.engine.fast.gradients import NotBatchable, check_batchable
 from tardigrad.engine.fast.lookahead import in_stages
-from tardigrad.engine.fast.memory import check_fits
+from tardigrad.engine.fast.memory import check_memory
 from tardigrad.engine.fast.suited import Unsuited, check_pure, check_suited
 from tardigrad.engine.fast.tables import Placement, comes_twice, fits_stages
 from tardigrad.engine.kernels import NotElementwise, trace
 from tardigrad.engine.run import History, Run, Say
-from tardigrad.layout import Sharding
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule, traffic
+from tardigrad.scheduling import Schedule, traffic
 from tardigrad.tasks import ModuleTask, Task
-from tardigrad.tensors import named
 
 STRIDE = 5000
 """Updates between two looks at the GPU, where nothing else stops it."""
@@ -187,4 +187,4 @@ def _check_memory(
     if most * theta.element_size() > budget:
         place = Placement(schedule, in_stages(schedule))
         needed = 2 * place.size * theta.numel() + rest + work_space(task, place.stage)
-        check_fits(needed * theta.element_size(), budget, schedule)
+        check_memory(needed * theta.element_size(), budget, schedule)

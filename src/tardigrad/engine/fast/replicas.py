@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tardigrad.core.trees import named, restored
 from tardigrad.engine.fast.gradients import ALIGN
 from tardigrad.engine.kernels import Program
-from tardigrad.tensors import named, restored
 
 BLOCK = 256
 """With several replicas, each begins a block of the window kernel: a block has one replica's

@@ -7,16 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tardigrad.core.arrays import Ints
+from tardigrad.core.layout import Layout
+from tardigrad.core.trees import named, restored
 from tardigrad.engine.fast.gradients import padded
 from tardigrad.engine.fast.slots import UNREAD, VersionSlots
 from tardigrad.engine.fast.tables import scalar_table
 from tardigrad.engine.kernels import CppKernel, Program
 from tardigrad.engine.shard import saved_left
-from tardigrad.layout import Layout
 from tardigrad.rules import Now, Push, Rule
-from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import Ints
-from tardigrad.tensors import named, restored
+from tardigrad.scheduling import Schedule
 
 
 class FastShard:

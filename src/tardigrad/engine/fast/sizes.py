@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from tardigrad.schedule.schedule import Ints
+from tardigrad.core.arrays import Ints
 
 WORTH = 0.95
 CANDIDATES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tardigrad.core.arrays import Ints
 from tardigrad.engine.fast.lookahead import Batches
-from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import Ints
+from tardigrad.scheduling import Schedule
 
 UNREAD = -1
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from tardigrad.core.layout import Sharding
+from tardigrad.core.trees import named
 from tardigrad.engine.fast.cuda import CudaGraphs
 from tardigrad.engine.fast.gradients import NotBatchable
 from tardigrad.engine.fast.lookahead import in_stages
@@ -23,11 +25,9 @@ from tardigrad.engine.fast.replicas import Stacking
 from tardigrad.engine.fast.suited import Unsuited
 from tardigrad.engine.fast.tables import Placement
 from tardigrad.engine.run import Diverged, History, Run
-from tardigrad.layout import Sharding
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule, traffic
+from tardigrad.scheduling import Schedule, traffic
 from tardigrad.tasks import ModuleTask, Task
-from tardigrad.tensors import named
 
 
 class Replica(OnDevice):

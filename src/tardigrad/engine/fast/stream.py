@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tardigrad.checks import require
-from tardigrad.engine.exact import check_fits
+from tardigrad.core.checks import require
+from tardigrad.core.trees import named, not_finite
+from tardigrad.engine.exact import check_same_shapes
 from tardigrad.engine.fast.gradients import compiled_gradients, no_gradients, padded
 from tardigrad.engine.fast.lookahead import Batches
 from tardigrad.engine.fast.shard import copied, rows_of
@@ -26,9 +27,8 @@ from tardigrad.engine.fast.waiting import Waiting
 from tardigrad.engine.kernels import CppKernel, Program
 from tardigrad.engine.run import Diverged, History, Run
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule, traffic
+from tardigrad.scheduling import Schedule, traffic
 from tardigrad.tasks import ModuleTask
-from tardigrad.tensors import named, not_finite
 
 DRAWN = 1024
 """Gradients whose samples are drawn at a time."""
@@ -236,7 +236,7 @@ class Stream:
         before = self.position, self._batch
         self.position, self._batch = facts["position"], facts["batch"]
         try:
-            check_fits(self.tensors(), tensors)
+            check_same_shapes(self.tensors(), tensors)
         except ValueError:
             self.position, self._batch = before
             raise

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from tardigrad.core.layout import Layout, Sharding
+from tardigrad.core.trees import named
 from tardigrad.engine.fast.shard import own_rows_start_alike
-from tardigrad.layout import Layout, Sharding
 from tardigrad.rules import Now, Push, Rule
-from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import MERGED
-from tardigrad.schedules import Progress
-from tardigrad.tensors import named
+from tardigrad.rules.rates import Progress
+from tardigrad.scheduling import Schedule
+from tardigrad.scheduling.schedule import MERGED
 
 
 class Unsuited(ValueError):

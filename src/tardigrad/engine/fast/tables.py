@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tardigrad.core.arrays import Ints
 from tardigrad.engine.fast.lookahead import Batches
 from tardigrad.engine.fast.waiting import why_not_one_by_one
 from tardigrad.rules import Rule
-from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import Ints
-from tardigrad.schedules import Progress
+from tardigrad.rules.rates import Progress
+from tardigrad.scheduling import Schedule
 
 
 def scalar_table(
@@ -32,7 +32,7 @@ def scalar_table(
     return torch.tensor(values, dtype=torch.float64)
 
 
-class Slots:
+class RowPool:
     """Rows of a pool, handed out lowest first, so that the pool stays as small as it can."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Placement:
         self.rows: Ints = np.full((schedule.groups, 4), -1, dtype=np.int64)
         self.rows[:, 2] = schedule.worker[schedule.group_rows]
         self.moves: list[Ints] = []
-        pool = Slots()
+        pool = RowPool()
         leaving: list[list[int]] = [[] for _ in range(batches.count + 1)]
         window_of = np.searchsorted(batches.window, np.arange(schedule.groups), side="right") - 1
         for b in range(batches.count):

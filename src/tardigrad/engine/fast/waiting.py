@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tardigrad.core.arrays import Ints
 from tardigrad.engine.fast.lookahead import Batches
 from tardigrad.engine.fast.slots import UNREAD, assign_slots
-from tardigrad.schedule import Schedule
-from tardigrad.schedule.schedule import Ints
+from tardigrad.scheduling import Schedule
 
 ROOM, SMALL_BYTES = 1.5, 2**30
 """Blocks may take so many times the rows that slots would (10,000 perceptrons then fit 10 GiB), or

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tardigrad.core.trees import named, restored
 from tardigrad.rules import Now, Push, Rule
-from tardigrad.schedules import Progress
-from tardigrad.tensors import named, restored
+from tardigrad.rules.rates import Progress
 
 aten = torch.ops.aten
 Mode = Literal["real", "fake"]

@@ -21,7 +21,7 @@ aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
-class Step:
+class Operation:
     """One operation: `op` names it, `args` are step indices ("v3"), inputs, coefficients or
     literals, already as text."""
 
@@ -38,17 +38,17 @@ class Program:
     coefficients of the update. `outputs` gives the names of theta, s.., o.. and sent after it.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[Operation, ...]
     states: int
     owns: int
     coefficients: int
     reads_view: bool
     sends_theta: bool
     outputs: dict[str, str]
-    scalars: "Scalars"
+    scalars: "ScalarProgram"
 
 
-class Scalars:
+class ScalarProgram:
     """The 0-dim part of the trace, evaluated for many updates at once."""
 
     def __init__(self, graph: fx.GraphModule, nodes: list[fx.Node], inputs: list[fx.Node]) -> None:
@@ -95,8 +95,8 @@ def _program(graph: fx.GraphModule, states: int, owns: int) -> Program:
     names: dict[fx.Node, str] = dict(zip(placeholders, vectors, strict=False))
     inputs = placeholders[len(vectors) :]
     scalar_nodes: list[fx.Node] = []
-    scalars = Scalars(graph, scalar_nodes, inputs)
-    steps: list[Step] = []
+    scalars = ScalarProgram(graph, scalar_nodes, inputs)
+    steps: list[Operation] = []
     used: set[str] = set()
 
     def text(value: Any) -> str:
@@ -118,7 +118,7 @@ def _program(graph: fx.GraphModule, states: int, owns: int) -> Program:
             scalar_nodes.append(node)
         else:
             op, args = _operation(node)
-            step = Step(f"v{len(steps)}", op, tuple(text(a) for a in args))
+            step = Operation(f"v{len(steps)}", op, tuple(text(a) for a in args))
             names[node] = step.name
             steps.append(step)
     results = ["theta", *(f"s{i}" for i in range(states)), *(f"o{i}" for i in range(owns)), "sent"]

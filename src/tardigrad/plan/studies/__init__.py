@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tardigrad.findings import Findings
+from tardigrad.core.result_table import ResultTable
 from tardigrad.plan.studies.backup_workers import backup_workers
 from tardigrad.plan.studies.gap_aware_speedup import gap_aware_speedup
 from tardigrad.plan.studies.layer_staleness import layer_staleness
 from tardigrad.plan.studies.psp_times import psp_times
 
-STUDIES: dict[str, Callable[[Path], Findings]] = {
+STUDIES: dict[str, Callable[[Path], ResultTable]] = {
     "gap-aware-speedup": gap_aware_speedup,
     "backup-workers": backup_workers,
     "psp-times": psp_times,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tardigrad.clusters import Stragglers
-from tardigrad.findings import Findings
+from tardigrad.core.result_table import ResultTable
 from tardigrad.plan.figures import (
     draw_collect_cdf,
     draw_collect_means,
@@ -12,14 +12,14 @@ from tardigrad.plan.figures import (
 )
 from tardigrad.plan.measure import Setting
 from tardigrad.plan.needed import Needed
-from tardigrad.plan.splits import Split, best, estimated_splits, splits_near
+from tardigrad.plan.splits import BackupSplit, best, estimated_splits, splits_near
 
 MACHINES = 100
 NEEDED = {50: 137_500.0, 100: 76_200.0}
 """Iterations to converge, published at these two numbers of workers."""
 
 
-def backup_workers(folder: Path, rounds: int = 10_000, simulated_rounds: int = 1000) -> Findings:
+def backup_workers(folder: Path, rounds: int = 10_000, simulated_rounds: int = 1000) -> ResultTable:
     """The best split of 100 machines into workers and backups, with fitted straggler times.
 
     By order statistics, as the paper does, and by simulating the policy, whose stragglers are still
@@ -57,7 +57,7 @@ def backup_workers(folder: Path, rounds: int = 10_000, simulated_rounds: int = 1
         ("time of 100 + 0 ÷ best, order statistics", by_line[-1].total_s / line.total_s, None),
         ("time of 100 + 0 ÷ best, simulated", simulated[0].total_s / run.total_s, None),
     )
-    return Findings(
+    return ResultTable(
         title=f"Backup workers, N + b = {MACHINES}: {rounds:,} iterations by order statistics, "
         f"{setting.gradients:,} gradients a split simulated",
         columns=("what", "here", "paper"),
@@ -73,10 +73,10 @@ def backup_workers(folder: Path, rounds: int = 10_000, simulated_rounds: int = 1
     )
 
 
-def _name(split: Split) -> str:
+def _name(split: BackupSplit) -> str:
     return f"{split.workers} + {split.backups}"
 
 
-def _near(splits: list[Split]) -> str:
+def _near(splits: list[BackupSplit]) -> str:
     least = best(splits).total_s
     return ", ".join(_name(split) for split in splits if split.total_s < 1.01 * least)

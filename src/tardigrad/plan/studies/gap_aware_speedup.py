@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tardigrad.clusters import Gamma
-from tardigrad.findings import Findings
+from tardigrad.core.result_table import ResultTable
 from tardigrad.plan.figures import draw_panels, draw_speedups
 from tardigrad.plan.speedup import expected_ratio, speedups
 
@@ -13,7 +13,7 @@ WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 
 def gap_aware_speedup(
     folder: Path, workers: Sequence[int] = WORKERS, gradients: int = 100_000, runs: int = 20
-) -> Findings:
+) -> ResultTable:
     """Async over Sync in gradients per second against the number of workers, gamma times.
 
     The paper tells of up to 21% for equal machines (at the N it trained with) and about 6 times for
@@ -35,7 +35,7 @@ def gap_aware_speedup(
         limit = expected_ratio(alike.sized(n), 1, 200_000 // n)
         limit_different = expected_ratio(different.sized(n), draws)
         rows.append((n, a.ratio, a.deviation, limit, b.ratio, b.deviation, limit_different))
-    return Findings(
+    return ResultTable(
         title=f"Gradients per second, async ÷ sync: {gradients:,} gradients × {runs} runs a point",
         columns=(
             "workers",

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from tardigrad.clusters import Gamma
-from tardigrad.findings import Findings
+from tardigrad.core.result_table import ResultTable
 from tardigrad.plan.figures import draw_panels, plot_lines
-from tardigrad.schedule.analysis import Statistics, delays_at
-from tardigrad.schedule.layers import LayerTiming, layered_schedule
+from tardigrad.scheduling.analysis import Distribution, delays_at
+from tardigrad.scheduling.layers import LayerTiming, layered_schedule
 
 PAPER = {18: 14.54, 12: 11.35, 11: 19.8, 0: 38.97}
 """Mean staleness by layer of the 18-layer Inception with 40 workers."""
@@ -21,7 +21,7 @@ another cannot have one in the middle fresher than the top."""
 
 def layer_staleness(
     folder: Path, workers: int = 40, layers: int = 18, updates: int = 20_000
-) -> Findings:
+) -> ResultTable:
     """Mean delay of every layer, read on the way up and pushed on the way down.
 
     Once with layers that all take equally long, once with spans fitted to the published means.
@@ -33,7 +33,7 @@ def layer_staleness(
     )
     cluster = Gamma(workers=workers)
     measured = [
-        [Statistics.of(delays_at(made, layer)) for layer in range(made.shards)]
+        [Distribution.of(delays_at(made, layer)) for layer in range(made.shards)]
         for made in (layered_schedule(cluster, timing, updates) for timing in (even, fitted))
     ]
     rows = []
@@ -68,7 +68,7 @@ def layer_staleness(
         ),
     )
     falls = all(a.mean >= b.mean for a, b in pairwise(measured[0]))
-    return Findings(
+    return ResultTable(
         title=f"Delay by layer: {workers} workers, {layers} layers, {updates:,} updates each",
         columns=(
             "layer",

@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from tardigrad.clusters import Constant, Network
-from tardigrad.findings import Findings
-from tardigrad.keys import Floats
+from tardigrad.core.arrays import Floats
+from tardigrad.core.result_table import ResultTable
 from tardigrad.plan.figures import draw_panels, plot_lines
 from tardigrad.policies import Partial, Sync
-from tardigrad.schedule import schedule
-from tardigrad.schedule.analysis import waits_s
+from tardigrad.scheduling import schedule
+from tardigrad.scheduling.analysis import waits_s
 
 SETTINGS = ((32, 1.0), (28, 1.0), (28, 0.9), (20, 0.75))
 MINUTES = (199.97, 164.97, 139.95, 136.54)
@@ -23,7 +23,7 @@ four fifths of them take 4 s more."""
 JITTERS_S = (0.0, 0.3)
 
 
-def psp_times(folder: Path, iterations: int = 879) -> Findings:
+def psp_times(folder: Path, iterations: int = 879) -> ResultTable:
     """Times with c gradients waited for and a share b of the blocks, as ratios to waiting for all.
 
     32 workers and 32 servers; 0.16% of the 1,024 pulls of an iteration take 4 s more. The paper
@@ -68,7 +68,7 @@ def psp_times(folder: Path, iterations: int = 879) -> Findings:
         (_name(*setting), MINUTES[j], published[j], *times[:, j].tolist(), *ratios[:, j].tolist())
         for j, setting in enumerate(SETTINGS)
     )
-    return Findings(
+    return ResultTable(
         title=f"PSP, {iterations} iterations of {ITERATION_S} s: seconds an iteration, and ratios",
         columns=(
             "waited for",

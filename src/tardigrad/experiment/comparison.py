@@ -1,0 +1,129 @@
+"""Several experiments side by side: same schedule, same batches, what differs is what is compared.
+
+Randomness is keyed, so that entries with the same cluster and seed meet the same step times, and
+with the same task the same batches, whatever else differs between them.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from tardigrad.core.checks import require
+from tardigrad.engine import Diverged
+from tardigrad.engine.execute import Watch, drive
+from tardigrad.experiment.run import schedule_facts, summarise
+from tardigrad.experiment.spec import Spec, changed
+from tardigrad.experiment.structure import Plain
+from tardigrad.scheduling import Schedule
+from tardigrad.tasks import Task
+
+KEPT = ("lr", "weight_decay", "ema", "clip_norm")
+"""What a compared rule takes over from the spec's rule unless it says its own."""
+
+
+class Entry(NamedTuple):
+    """One line of a comparison."""
+
+    label: str
+    spec: Spec
+
+
+class Outcome(NamedTuple):
+    """What one entry came to with one seed; in a sweep, what its point sets."""
+
+    label: str
+    seed: int
+    records: list[dict[str, float]]
+    summary: dict[str, Any]
+    point: Mapping[str, Plain] = {}
+
+
+BeginEntry = Callable[[Entry, int, Schedule | None], Watch | None]
+"""Told of each execution before it starts; returns who watches it."""
+
+
+def entries(spec: Spec, rules: str) -> list[Entry]:
+    """The spec with each of the rules in text such as "sgd,fasgd:lr=0.005,dana:lr=0.01"."""
+    out = []
+    for text in split(rules, ","):
+        name, *options = split(text, ":")
+        rule: dict[str, Plain] = {"name": name}
+        rule |= {key: spec.rule[key] for key in KEPT if key in spec.rule}
+        out.append(Entry(text, replace(spec, rule=changed(rule, options))))
+    labels = [entry.label for entry in out]
+    require(bool(out), "rules is empty: name some, such as --rules sgd,fasgd:lr=0.005")
+    for label in labels:
+        require(labels.count(label) == 1, f"rules names {label!r} twice")
+    return out
+
+
+def outcomes(
+    compared: Sequence[Entry], seeds: int = 1, begin: BeginEntry | None = None
+) -> Iterator[Outcome]:
+    """Execute every entry with `seeds` seeds, counting up from its own; outcomes as they come."""
+    require(seeds >= 1, f"seeds must be at least 1, got {seeds}")
+    schedules: dict[str, Schedule | None] = {}
+    tasks: dict[str, Task] = {}
+    for offset in range(seeds):
+        for label, spec in compared:
+            spec = replace(spec, seed=spec.seed + offset)
+            control = control_of(spec)
+            if control not in schedules:
+                schedules[control] = spec.make_schedule()
+            learned = learned_of(spec)
+            if learned not in tasks:
+                tasks[learned] = spec.make_task()
+            watch = begin(Entry(label, spec), spec.seed, schedules[control]) if begin else None
+            yield outcome_of(label, spec, schedules[control], tasks[learned], watch)
+        tasks.clear()
+        schedules.clear()
+
+
+def outcome_of(
+    label: str, spec: Spec, schedule: Schedule | None, task: Task, watch: Watch | None
+) -> Outcome:
+    """Execute one entry; one that diverges has no records and a summary that says why."""
+    assert spec.evaluate_every is not None
+    started = time.perf_counter()
+    execution = spec.prepare(schedule, task, spec.make_rule())
+    try:
+        run = drive(execution, spec.evaluate_every, spec.splits, watch=watch)
+    except Diverged as diverged:
+        return diverged_outcome(label, spec.seed, diverged, execution.schedule)
+    summary = summarise(run, time.perf_counter() - started)
+    return Outcome(label, spec.seed, run.history.records, summary)
+
+
+def diverged_outcome(label: str, seed: int, diverged: Diverged, schedule: Schedule) -> Outcome:
+    facts = schedule_facts(schedule)
+    summary = {"status": "diverged", "why": str(diverged), "at": diverged.update, **facts}
+    return Outcome(label, seed, [], summary)
+
+
+def control_of(spec: Spec) -> str:
+    """What a spec's schedule depends on: specs that agree in it share one."""
+    return _key(spec, "policy", "cluster", "link", "updates", "seed", "shards")
+
+
+def learned_of(spec: Spec) -> str:
+    """What a spec's task depends on: specs that agree in it share one."""
+    return _key(spec, "task", "cluster", "seed")
+
+
+def _key(spec: Spec, *names: str) -> str:
+    data = spec.data()
+    return json.dumps([data[name] for name in names], sort_keys=True)
+
+
+def split(text: str, by: str) -> list[str]:
+    """Split at `by`, but not inside brackets, which are lists and tables."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == by and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]

@@ -1,0 +1,212 @@
+"""Running a spec on Ray, replaying what was recorded, and comparing it with the simulation."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tardigrad.clusters import TimedCluster
+from tardigrad.core.checks import require
+from tardigrad.core.result_table import ResultTable
+from tardigrad.engine import Diverged, Run
+from tardigrad.engine.execute import check_splits
+from tardigrad.experiment.run import check_same, save_params, summarise
+from tardigrad.experiment.spec import Spec
+from tardigrad.links import Full
+from tardigrad.recording.folder import PARAMS, RunFolder, check_free
+from tardigrad.scheduling import Schedule
+from tardigrad.scheduling.analysis import Summary
+
+if TYPE_CHECKING:
+    from tardigrad.runtime import Crew, Live, Replayed
+
+RAY = "ray"
+"""Where in a run's folder the logs, cuts and the record of a run on Ray are."""
+
+
+def run_on_ray(
+    spec: Spec,
+    path: str | Path,
+    address: str | None = None,
+    resume: bool = False,
+    impose: bool = False,
+    watch: "Callable[[Live], None] | None" = None,
+    crew: "Crew | None" = None,
+) -> Run:
+    """Run the spec on real processes: as many workers as its cluster has, at their own speed.
+
+    impose: make the workers keep the step times of the spec's cluster.
+    """
+    from tardigrad.runtime import read_record, train
+
+    require(
+        not spec.measures,
+        f"measures = {list(spec.measures)} need every view at hand, which no process of a cluster "
+        "has: leave them out",
+    )
+    require(
+        spec.make_link() == Full(),
+        f"link = {dict(spec.link)} is simulated only: on Ray everything crosses; leave it out",
+    )
+    path = Path(path)
+    going_on = resume and path.exists()
+    if going_on:
+        check_same(spec, RunFolder.open(path))
+    else:
+        check_free(path, resumes=True)
+    cluster, task = spec.make_cluster(), spec.make_task()
+    check_splits(task, spec.evaluate_every or 0, spec.splits)
+    folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
+    with folder.locked():
+        try:
+            done = train(
+                task,
+                spec.make_rule(),
+                spec.make_policy(),
+                workers=cluster.workers,
+                shards=spec.shards,
+                updates=spec.updates,
+                shard_by=spec.shard_by,
+                address=address,
+                folder=path / RAY,
+                resume=going_on and (path / RAY / "record.json").exists(),
+                impose=_timed(cluster) if impose else None,
+                seed=spec.seed,
+                evaluate_every=spec.evaluate_every or 0,
+                splits=spec.splits,
+                cut_every=spec.checkpoint_every or 0,
+                watch=watch,
+                crew=crew,
+            )
+        except (Diverged, KeyboardInterrupt) as stop:
+            status = "diverged" if isinstance(stop, Diverged) else "stopped"
+            folder.write_results([], {"status": status, "why": str(stop)})
+            raise
+        folder.save_schedule(done.schedule)
+        save_params(path / PARAMS, done, task.layout)
+        # As in its records: since it began, by the clock that went on while it was stopped.
+        summary = summarise(done, time.time() - read_record(path / RAY)["began_s"])
+        folder.write_results(done.history.records, {**summary, "on": RAY, "imposed": impose})
+    return done
+
+
+def replay_run(
+    path: str | Path,
+    until: int | None = None,
+    checkpoint: str | Path | None = None,
+    force: bool = False,
+) -> "Replayed":
+    """Execute again what a run on Ray recorded in its folder."""
+    from tardigrad.runtime import read_record, replay
+
+    path = Path(path)
+    folder = RunFolder.open(path)
+    record = read_record(path / RAY)
+    require(record["finished"], f"the run in {path} has not finished: go on with it (--resume)")
+    spec = Spec.of(folder.spec())
+    task, rule = spec.make_task(), spec.make_rule()
+    return replay(folder.schedule(), task, rule, record, until, checkpoint, force)
+
+
+def compare_real(
+    spec: Spec,
+    path: str | Path,
+    address: str | None = None,
+    crew: "Crew | None" = None,
+    **options: Any,
+) -> ResultTable:
+    """The spec on real workers that keep its cluster's step times, beside the simulation.
+
+    Without evaluations and cuts, whose time the simulation does not count.
+    """
+    _timed(spec.make_cluster())
+    check_free(Path(path))
+    spec = replace(spec, evaluate_every=0, checkpoint_every=0)
+    real = run_on_ray(spec, path, address, impose=True, crew=crew, **options).schedule
+    network = {"latency_s": message_s(real)}
+    with_messages = replace(spec, cluster={**spec.cluster, "network": network})
+    predicted, delayed = spec.make_schedule(), with_messages.make_schedule()
+    assert predicted is not None  # the link is Full
+    assert delayed is not None
+    return real_beside_simulated(predicted, delayed, real)
+
+
+def message_s(measured: Schedule) -> float:
+    """How long a message took on average: a push, from the end of an update's last gradient to the
+    update, or a pull, from an update to the first gradient that starts from it. The shorter of the
+    two, because a policy may wait in one of them: a shard for a timer, a worker for its gradient.
+    """
+    end = np.maximum.reduceat(measured.end_s[measured.group_rows], measured.group_start[:-1])
+    push = float(np.mean(measured.group_time_s - end))
+    mine = np.nonzero(measured.group_shard == 0)[0]
+    version = measured.read[:, 0]
+    made = (version > 0) & np.isfinite(measured.start_s)
+    late = measured.start_s[made] - measured.group_time_s[mine[version[made] - 1]]
+    first = np.full(len(mine) + 1, np.inf)
+    np.minimum.at(first, version[made], late)
+    pull = float(np.mean(first[np.isfinite(first)])) if made.any() else push
+    return max(0.0, min(push, pull))
+
+
+def real_beside_simulated(
+    predicted: Schedule, with_messages: Schedule, measured: Schedule
+) -> ResultTable:
+    """Speed, waiting and delays of three schedules of one spec: simulated with messages that take
+    no time, with messages that take what they took, and what happened."""
+    all_three = (predicted, with_messages, measured)
+    made = [Summary.of(schedule) for schedule in all_three]
+    rows = [
+        _row("gradients per second", *(s.gradients_per_s for s in made)),
+        _row("updates per second", *(s.updates_per_s for s in made)),
+        _row("share of time waiting", *(s.waiting for s in made)),
+        _row("share of gradients dropped", *(s.dropped for s in made)),
+        _row("mean delay", *(s.delay.mean for s in made)),
+    ]
+    for delay, shares in enumerate(_histograms(*all_three)):
+        if max(shares) >= 0.005:
+            rows.append(_row(f"delay {delay}", *shares))
+    return ResultTable(
+        title="predicted by the simulation, measured on Ray",
+        columns=(
+            "quantity",
+            "predicted",
+            "with messages",
+            "measured",
+            "measured / predicted",
+            "measured / with messages",
+        ),
+        rows=tuple(rows),
+        notes=(
+            f"{measured.updates} updates, {measured.workers} workers, {measured.shards} shards; "
+            "delay d: the share of applied gradients that were d updates late",
+            "with messages: simulated again with messages that take as long as the run's, "
+            f"{1000 * message_s(measured):.2f} ms each way",
+        ),
+    )
+
+
+def _row(
+    name: str, predicted: float, with_messages: float, measured: float
+) -> tuple[str, float, float, float, float | None, float | None]:
+    ratio, other = (measured / p if p else None for p in (predicted, with_messages))
+    return name, predicted, with_messages, measured, ratio, other
+
+
+def _histograms(*schedules: Schedule) -> list[tuple[float, ...]]:
+    """The share of each delay, in every schedule."""
+    most = max(int(s.delays.max(initial=0)) for s in schedules)
+    shares = [[float((s.delays == d).mean()) for d in range(most + 1)] for s in schedules]
+    return list(zip(*shares, strict=True))
+
+
+def _timed(cluster: Any) -> TimedCluster:
+    require(
+        isinstance(cluster, TimedCluster) and cluster.undisturbed,
+        "only a cluster's step times can be imposed on real workers: use a cluster with times and "
+        "without network or absences, such as gamma",
+    )
+    timed: TimedCluster = cluster
+    return timed

@@ -1,0 +1,283 @@
+"""An experiment as data: frozen, comparable, and the same thing as a TOML file."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+import tomli_w
+
+from tardigrad.clusters import CLUSTERS, Cluster
+from tardigrad.core.checks import count, positive, require
+from tardigrad.engine.choose import Engine, Execution
+from tardigrad.engine.execute import check_measures, prepare, prepare_together
+from tardigrad.engine.lockstep import check_deviation
+from tardigrad.engine.run import Say
+from tardigrad.experiment.structure import Plain, Registry, Structure, join, table
+from tardigrad.links import LINKS, Link
+from tardigrad.policies import POLICIES, Policy
+from tardigrad.rules import RULES, Rule
+from tardigrad.rules.rates import RATES, LearningRate
+from tardigrad.scheduling import Schedule, check_control, schedule
+from tardigrad.tasks import SPLITS, TASKS, Task
+
+Table = Mapping[str, Plain]
+"""A section of the file: `name` says which, the rest are its arguments."""
+
+TASK = Registry("task", TASKS)
+RULE = Registry("rule", RULES)
+POLICY = Registry("policy", POLICIES)
+CLUSTER = Registry("cluster", CLUSTERS)
+LINK = Registry("link", LINKS)
+RATE = Registry("rate", RATES, key="rate", old_key="schedule")
+STRUCTURE = Structure({Policy: POLICY, Cluster: CLUSTER, LearningRate: RATE})
+
+EVERY_RULE = ("ema", "clip_norm")
+"""What [rule] may say for any rule, beside the rule's own arguments."""
+
+
+def _async() -> Table:
+    return {"name": "async"}
+
+
+def _full() -> Table:
+    return {"name": "full"}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One experiment. Whatever is wrong in it is told when it is made, with its path."""
+
+    updates: int
+    """How many updates every shard makes."""
+    task: Table
+    """What is learned: a name of `tardigrad list tasks` and its arguments."""
+    rule: Table
+    """How gradients are applied: `tardigrad list rules`; lr is a number or a rate's table."""
+    cluster: Table
+    """When things happen: `tardigrad list clusters`."""
+    policy: Table = field(default_factory=_async)
+    """Who waits for whom: `tardigrad list policies`."""
+    link: Table = field(default_factory=_full)
+    """What crosses the wire: `tardigrad list links`."""
+    seed: int = 0
+    """Of everything random: initial parameters, batches, step times."""
+    shards: int = 1
+    """How many servers the parameters are divided over."""
+    shard_by: Literal["slice", "tensor"] = "slice"
+    """Even slices of the flat vector, or whole tensors."""
+    engine: Engine = "auto"
+    """Who executes: "exact", "fast", or "auto": fast where it suits the run and pays."""
+    chunk: int | None = None
+    """Gradients the fast engine computes at a time; left out: what suits the machine."""
+    memory_gib: float | None = None
+    """What the run may take; left out: what the machine has left."""
+    evaluate_every: int | None = None
+    """Updates between evaluations; 0 never, left out: twenty times in a run."""
+    checkpoint_every: int | None = None
+    """Updates between checkpoints; 0 only at the end, left out: ten times in a run."""
+    splits: tuple[str, ...] = ("validation",)
+    """What is evaluated: of "train", "validation" and "test"."""
+    measures: tuple[str, ...] = ()
+    """What is recorded of every applied gradient: of "gap" and "b_staleness"."""
+
+    def __post_init__(self) -> None:
+        count("updates", self.updates)
+        count("seed", self.seed, least=0)
+        count("shards", self.shards)
+        for name, share in (("evaluate_every", 20), ("checkpoint_every", 10)):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, max(1, self.updates // share))
+            count(name, getattr(self, name), least=0)
+        for split in self.splits:
+            require(
+                split in SPLITS,
+                f"splits may hold 'train', 'validation' and 'test', got {split!r}",
+            )
+        check_measures(self.measures)
+        if self.chunk is not None:
+            count("chunk", self.chunk)
+        if self.memory_gib is not None:
+            positive("memory_gib", self.memory_gib)
+        policy, cluster, link = self.make_policy(), self.make_cluster(), self.make_link()
+        check_control(policy, cluster, self.updates, self.seed, self.shards, link)
+        check_deviation(self.make_rule(), link)
+        maker, args = STRUCTURE.choose(TASK, "task", self.task)
+        STRUCTURE.arguments(maker, "task", args, self._fill())
+
+    def make_cluster(self) -> Cluster:
+        made: Cluster = STRUCTURE.named(CLUSTER, "cluster", self.cluster)
+        return made
+
+    def make_policy(self) -> Policy:
+        made: Policy = STRUCTURE.named(POLICY, "policy", self.policy)
+        return made
+
+    def make_link(self) -> Link:
+        made: Link = STRUCTURE.named(LINK, "link", self.link)
+        return made
+
+    def make_rule(self) -> Rule:
+        hints = get_type_hints(Rule)
+        common = {
+            name: STRUCTURE.value(f"rule.{name}", self.rule[name], hints[name])
+            for name in EVERY_RULE
+            if name in self.rule
+        }
+        own = {name: value for name, value in self.rule.items() if name not in EVERY_RULE}
+        maker, args = STRUCTURE.choose(RULE, "rule", own)
+        made: Rule = STRUCTURE.call(maker, "rule", args, self._fill(), also=EVERY_RULE)
+        try:
+            return replace(made, **common)
+        except ValueError as error:
+            raise ValueError(f"[rule] {error}") from error
+
+    def make_task(self) -> Task:
+        made: Task = STRUCTURE.named(TASK, "task", self.task, self._fill())
+        return made
+
+    def make_schedule(self) -> Schedule | None:
+        """Who pushes when; None where a link makes it depend on tensors."""
+        link = self.make_link()
+        if link.reads_deviation:
+            return None
+        return schedule(
+            self.make_policy(), self.make_cluster(), self.updates, self.seed, self.shards, link
+        )
+
+    def prepare(
+        self, schedule: Schedule | None, task: Task, rule: Rule, say: Say | None = None
+    ) -> Execution:
+        """What will execute the schedule, or make it meanwhile."""
+        if schedule is not None:
+            return prepare(
+                schedule,
+                task,
+                rule,
+                self.engine,
+                self.shard_by,
+                self.measures,
+                self.chunk,
+                self.memory_gib,
+                say,
+            )
+        return prepare_together(
+            task,
+            rule,
+            self.make_policy(),
+            self.make_cluster(),
+            self.updates,
+            self.seed,
+            self.shards,
+            self.engine,
+            self.make_link(),
+            self.shard_by,
+            self.measures,
+        )
+
+    def _fill(self) -> dict[str, Any]:
+        """What tasks and learning rates take from the rest of the spec unless they say it."""
+        return {"seed": self.seed, "workers": self.make_cluster().workers}
+
+    def data(self) -> dict[str, Plain]:
+        """All of it as plain data, defaults spelled out."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        out = {name: value for name, value in values.items() if value is not None}
+        out |= {"splits": list(self.splits), "measures": list(self.measures)}
+        return out
+
+    def toml(self) -> str:
+        return tomli_w.dumps(self.data())
+
+    @classmethod
+    def of(cls, data: Table) -> "Spec":
+        """From plain data; a section may be a bare name where it needs no arguments."""
+        sections = {
+            name: {"name": value} if name in SECTIONS and isinstance(value, str) else value
+            for name, value in table("the spec", data).items()
+        }
+        return cls(**STRUCTURE.arguments(cls, "", sections))
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Spec":
+        """From a TOML file, with changes such as "rule.lr=0.01" made before anything is checked."""
+        return cls.of(changed(read_toml(Path(path)), overrides))
+
+
+SECTIONS = tuple(name for name, hint in get_type_hints(Spec).items() if hint == Table)
+
+
+def read_toml(path: Path) -> dict[str, Plain]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+
+
+def changed(data: Table, overrides: Iterable[str]) -> dict[str, Plain]:
+    """A copy of the data with `a.b=value` set; what stands right of = is TOML, or a bare string."""
+    out: dict[str, Plain] = _copy(data)
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        keys = path.strip().split(".")
+        require(
+            bool(equals) and all(keys),
+            f"{override!r} is not a change to the spec: write key=value, such as rule.lr=0.01",
+        )
+        _put(out, keys, parsed(text.strip()), override)
+    return out
+
+
+def with_value(data: Table, path: str, value: Plain) -> dict[str, Plain]:
+    """A copy of the data with what stands at a dotted path set to plain data."""
+    out: dict[str, Plain] = _copy(data)
+    _put(out, path.split("."), _copy(value), path)
+    return out
+
+
+def _put(data: dict[str, Plain], keys: list[str], value: Plain, said: str) -> None:
+    inside = data
+    for depth, key in enumerate(keys[:-1]):
+        below = inside.setdefault(key, {})
+        if depth == 0 and key in SECTIONS and isinstance(below, str):
+            below = inside[key] = {"name": below}
+        where = ".".join(keys[: depth + 1])
+        require(
+            isinstance(below, dict),
+            f"{said!r}: {where} is {below!r} in the spec, not a table, "
+            f"so nothing can be set inside it",
+        )
+        inside = below
+    inside[keys[-1]] = value
+
+
+def differences(one: Table, other: Table, path: str = "") -> list[str]:
+    """The dotted keys at which two specs differ."""
+    out: list[str] = []
+    for name in sorted({*one, *other}):
+        a, b = one.get(name), other.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            out += differences(a, b, join(path, name))
+        elif a != b:
+            out.append(join(path, name))
+    return out
+
+
+def parsed(text: str) -> Plain:
+    """What stands right of an =: TOML, or else a bare string."""
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return read["value"] if len(read) == 1 else text
+
+
+def _copy(data: Plain) -> Any:
+    if isinstance(data, Mapping):
+        return {key: _copy(value) for key, value in data.items()}
+    return [_copy(value) for value in data] if isinstance(data, list) else data

@@ -1,0 +1,248 @@
+"""Plain data as typed arguments: every value checked, every error naming its path in the file.
+
+What a part of a spec may hold is what the function or dataclass behind it takes: its signature and
+type hints are the only description there is.
+"""
+
+import inspect
+import types
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from tardigrad.core.checks import nearest, require
+
+Plain = Any
+"""What TOML can say: numbers, strings, truth values, lists and tables."""
+
+
+class Registry(NamedTuple):
+    """Named makers of one kind of thing; `key` is where a table says which, `old_key` where it did
+    in version 0.1."""
+
+    kind: str
+    makers: Mapping[str, Callable[..., Any]]
+    key: str = "name"
+    old_key: str = ""
+
+
+class Structure:
+    """Builds objects from plain data.
+
+    Args:
+        registries: by the type that a hint asks for, who can make it.
+    """
+
+    def __init__(self, registries: Mapping[type, Registry]) -> None:
+        self.registries = registries
+
+    def named(
+        self,
+        registry: Registry,
+        path: str,
+        data: Plain,
+        fill: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The thing that a table such as {name = "sgd", lr = 0.1}, or a bare name, asks for."""
+        maker, args = self.choose(registry, path, data)
+        return self.call(maker, path, args, fill)
+
+    def choose(
+        self, registry: Registry, path: str, data: Plain
+    ) -> tuple[Callable[..., Any], dict[str, Plain]]:
+        """The maker that a table names, and the arguments in it."""
+        args = {registry.key: data} if isinstance(data, str) else dict(table(path, data))
+        known = list(registry.makers)
+        if registry.old_key and registry.old_key in args and registry.key not in args:
+            args[registry.key] = args.pop(registry.old_key)
+            told = f"{path}: the key {registry.old_key} is now {registry.key}"
+            warnings.warn(told, FutureWarning, stacklevel=2)
+        require(
+            registry.key in args,
+            f"{path} does not say which {registry.kind}: "
+            f'add {registry.key} = "…", one of {", ".join(known)}',
+        )
+        name = args.pop(registry.key)
+        require(
+            isinstance(name, str) and name in registry.makers,
+            f"{path}.{registry.key}: there is no {registry.kind} "
+            f"{among(name, known)} Known: {', '.join(known)}",
+        )
+        return registry.makers[name], args
+
+    def call(
+        self,
+        maker: Callable[..., Any],
+        path: str,
+        args: Mapping[str, Plain],
+        fill: Mapping[str, Any] | None = None,
+        also: Sequence[str] = (),
+    ) -> Any:
+        """maker(**args); arguments named in `fill` that the file leaves out come from there.
+
+        `also` are keys that the caller has taken out of `args` itself: messages offer them too.
+        """
+        typed = self.arguments(maker, path, args, fill, also)
+        try:
+            return maker(**typed)
+        except ValueError as error:
+            raise ValueError(f"[{path}] {error}") from error
+
+    def arguments(
+        self,
+        maker: Callable[..., Any],
+        path: str,
+        args: Mapping[str, Plain],
+        fill: Mapping[str, Any] | None = None,
+        also: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """`args` checked against the maker's signature, with types as it wants them."""
+        fill = fill or {}
+        parameters = inspect.signature(maker).parameters
+        hints = get_type_hints(maker)
+        known = [*parameters, *also]
+        for name in args:
+            require(
+                name in parameters,
+                f"{f'[{path}]' if path else 'the spec'} has no key {among(name, known)} "
+                f"It takes {', '.join(known) or 'nothing'}",
+            )
+        typed = {
+            name: self.value(join(path, name), args[name], hints.get(name, Any), fill)
+            for name in args
+        }
+        for name, parameter in parameters.items():
+            if name in typed:
+                continue
+            if name in fill:
+                typed[name] = fill[name]
+            else:
+                require(
+                    parameter.default is not parameter.empty,
+                    f"{join(path, name)} is missing: add {name} = …"
+                    + (f" under [{path}]" if path else ""),
+                )
+        return typed
+
+    def value(
+        self, path: str, data: Plain, hint: Any, fill: Mapping[str, Any] | None = None
+    ) -> Any:
+        """`data` as the type that `hint` asks for."""
+        origin, inner = get_origin(hint), get_args(hint)
+        if hint is Any:
+            return data
+        if origin in (Union, types.UnionType):
+            return self._union(path, data, inner, fill)
+        if origin is Literal:
+            known = ", ".join(repr(choice) for choice in inner)
+            require(
+                data in inner, f"{path} must be one of {known}, got {data!r}{nearest(data, inner)}"
+            )
+            return data
+        if hint in self.registries:
+            return self.named(self.registries[hint], path, data, fill)
+        if origin in (tuple, list, Sequence):
+            return self._sequence(path, data, hint, fill)
+        if origin in (dict, Mapping):
+            items = table(path, data).items()
+            return {k: self.value(f"{path}.{k}", v, inner[1], fill) for k, v in items}
+        if hint in _SCALARS:
+            return _scalar(path, data, hint)
+        require(
+            hasattr(hint, "__dataclass_fields__"),
+            f"{path} cannot be given in a file: it takes a Python object, "
+            "so use tardigrad from Python for it",
+        )
+        return self.call(hint, path, table(path, data), fill)
+
+    def _union(
+        self, path: str, data: Plain, members: tuple[Any, ...], fill: Mapping[str, Any] | None
+    ) -> Any:
+        """The only member that data of this kind can mean, or else the first that takes it."""
+        fitting = [m for m in members if m is not type(None) and self._fits(data, m)]
+        require(
+            bool(fitting),
+            f"{path} must be {' or '.join(self._says(m) for m in members)}, got {data!r}",
+        )
+        for member in fitting[:-1]:
+            try:
+                return self.value(path, data, member, fill)
+            except ValueError:
+                continue
+        return self.value(path, data, fitting[-1], fill)
+
+    def _fits(self, data: Plain, hint: Any) -> bool:
+        """Whether data of this TOML kind could mean this type at all."""
+        if hint in _SCALARS:
+            _, accepted = _SCALARS[hint]
+            return isinstance(data, accepted) and not (isinstance(data, bool) and hint is not bool)
+        if get_origin(hint) is Literal:
+            return isinstance(data, tuple({type(choice) for choice in get_args(hint)}))
+        if get_origin(hint) in (tuple, list, Sequence):
+            return isinstance(data, list)
+        if hint in self.registries and self.registries[hint].key == "name":
+            return isinstance(data, dict | str)
+        table_like = hint in self.registries or hasattr(hint, "__dataclass_fields__")
+        return isinstance(data, dict) and (table_like or get_origin(hint) in (dict, Mapping))
+
+    def _says(self, hint: Any) -> str:
+        if hint in _SCALARS:
+            return _SCALARS[hint][0]
+        if hint in self.registries:
+            registry = self.registries[hint]
+            return f'a table such as {{{registry.key} = "{next(iter(registry.makers))}", …}}'
+        if hint is type(None):
+            return "left out"
+        return "a list" if get_origin(hint) in (tuple, list, Sequence) else "a table"
+
+    def _sequence(
+        self, path: str, data: Plain, hint: Any, fill: Mapping[str, Any] | None
+    ) -> list[Any] | tuple[Any, ...]:
+        require(isinstance(data, list), f"{path} must be a list, got {data!r}")
+        inner = get_args(hint)
+        fixed = get_origin(hint) is tuple and inner[-1] is not Ellipsis
+        if fixed:
+            require(
+                len(data) == len(inner),
+                f"{path} must be a list of {len(inner)} values, got {len(data)}: {data!r}",
+            )
+        hints = inner if fixed else [inner[0]] * len(data)
+        out = [
+            self.value(f"{path}[{i}]", item, of, fill)
+            for i, (item, of) in enumerate(zip(data, hints, strict=True))
+        ]
+        return out if get_origin(hint) is list else tuple(out)
+
+
+_SCALARS: dict[Any, tuple[str, tuple[type, ...]]] = {
+    bool: ("true or false", (bool,)),
+    int: ("a whole number", (int,)),
+    float: ("a number", (int, float)),
+    str: ("a string", (str,)),
+    Path: ("a string", (str,)),
+}
+"""How each is called in messages, and which plain types it accepts."""
+
+
+def _scalar(path: str, data: Plain, hint: Any) -> Any:
+    says, accepted = _SCALARS[hint]
+    good = isinstance(data, accepted) and not (isinstance(data, bool) and hint is not bool)
+    require(good, f"{path} must be {says}, got {data!r}")
+    return data if hint in (bool, str) else hint(data)
+
+
+def table(path: str, data: Plain) -> Mapping[str, Plain]:
+    require(isinstance(data, dict), f"{path} must be a table ([{path}]), got {data!r}")
+    return dict(data)
+
+
+def join(path: str, name: str) -> str:
+    """A key's dotted path; the file itself has none."""
+    return f"{path}.{name}" if path else name
+
+
+def among(name: object, known: Iterable[str]) -> str:
+    """A name that was not found, quoted, with the nearest that is known."""
+    near = nearest(name, known)
+    return f"{name!r}{near}" if near else f"{name!r}."

@@ -1,0 +1,165 @@
+"""A run as a folder: the spec, the schedule, metrics, checkpoint, parameters, figures.
+
+Files only: who makes them and what they mean is told elsewhere. A folder appears whole (made
+beside and renamed) or not at all, and a file in it is replaced in one step, so that a kill at any
+moment leaves something to go on from.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tardigrad.core.checks import require
+from tardigrad.scheduling import Schedule
+
+SPEC = "spec.toml"
+SCHEDULE = "schedule.safetensors"
+METRICS = "metrics.jsonl"
+SUMMARY = "summary.json"
+PARAMS = "params.safetensors"
+COMPARISON = "comparison.jsonl"
+GRADIENTS = "gradients.csv"
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run's files. `metrics.jsonl` has a line per evaluation, `summary.json` how it ended."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, spec: str, schedule: Schedule | None) -> "RunFolder":
+        """A new folder that holds what the run starts from; one in use is refused."""
+        check_free(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            (partial / SPEC).write_text(spec, encoding="utf-8")
+            if schedule is not None:
+                schedule.save(partial / SCHEDULE)
+            partial.chmod(0o755)  # mkdtemp makes private folders
+            os.rename(partial, path)
+        except BaseException:
+            shutil.rmtree(partial)
+            raise
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        require(
+            (path / SPEC).is_file(),
+            f"{path} holds no run (it has no {SPEC}): give a folder that `tardigrad run` wrote",
+        )
+        return cls(path)
+
+    def spec(self) -> dict[str, Any]:
+        return tomllib.loads((self.path / SPEC).read_text(encoding="utf-8"))
+
+    def schedule(self) -> Schedule:
+        return Schedule.load(self.path / SCHEDULE)
+
+    def save_schedule(self, schedule: Schedule) -> None:
+        schedule.save(self.path / SCHEDULE)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The evaluations so far; none where the run has not stopped yet."""
+        return _lines(self.path / METRICS)
+
+    def summary(self) -> dict[str, Any]:
+        file = self.path / SUMMARY
+        if not file.exists():
+            return {}
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+    def write_results(self, records: Iterable[Record], summary: Record) -> None:
+        lines = [json.dumps(record) + "\n" for record in records]
+        write(self.path / METRICS, "".join(lines))
+        write(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
+
+    def gradients(self) -> dict[str, list[float]]:
+        """What was measured of every applied gradient, by name; nothing where nothing was."""
+        file = self.path / GRADIENTS
+        if not file.exists():
+            return {}
+        header, *lines = file.read_text(encoding="utf-8").splitlines()
+        try:
+            columns = zip(
+                *([float(cell) for cell in line.split(",")] for line in lines), strict=True
+            )
+            return dict(zip(header.split(","), map(list, columns), strict=True))
+        except ValueError as error:
+            raise ValueError(f"{file} is damaged: {error}") from None
+
+    def write_gradients(self, columns: Mapping[str, Sequence[float]]) -> None:
+        lines = [
+            ",".join(columns),
+            *(",".join(map(repr, row)) for row in zip(*columns.values(), strict=True)),
+        ]
+        write(self.path / GRADIENTS, "\n".join(lines) + "\n")
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """What a comparison has come to so far; none where the folder is of a single run."""
+        return _lines(self.path / COMPARISON)
+
+    def add_outcome(self, outcome: Record) -> None:
+        with (self.path / COMPARISON).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(outcome) + "\n")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Ours alone while the block runs; a killed process holds no lock."""
+        with (self.path / SPEC).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(
+                    f"{self.path} is being written by a run that is still going: "
+                    "wait for it, or give another --out"
+                ) from None
+            yield
+
+
+def check_free(path: Path, resumes: bool = False) -> None:
+    """Refuse a place that holds anything, before any work is done for it.
+
+    resumes: whether the one who asks can go on with a run that is there.
+    """
+    if (path / SPEC).exists():
+        compared = (path / COMPARISON).exists()
+        more = f"look at it (tardigrad report {path})"
+        raise ValueError(
+            f"{path} already holds a {'comparison' if compared else 'run'}: "
+            f"{'go on with it (add --resume)' if resumes and not compared else more}, "
+            "or write elsewhere (--out DIR)"
+        )
+    require(
+        not path.exists() or (path.is_dir() and not any(path.iterdir())),
+        f"{path} is already there and is not a run: write elsewhere (--out DIR)",
+    )
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    if not file.exists():
+        return []
+    try:
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file} is damaged: {error}") from None
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file in one step."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)

@@ -1,0 +1,146 @@
+"""Making schedules: from a time model, or from a given order of arrivals."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from tardigrad.clusters import Clockless, Cluster, FixedOrder, TimedCluster
+from tardigrad.core.checks import count, require
+from tardigrad.links import Full, Gate, Link
+from tardigrad.policies import Async, Policy, Sync
+from tardigrad.scheduling.bulk import bulk_schedule, has_closed_form
+from tardigrad.scheduling.loop import ControlLoop
+from tardigrad.scheduling.recorder import Recorder
+from tardigrad.scheduling.schedule import Schedule
+from tardigrad.scheduling.size import check_size
+from tardigrad.scheduling.sources import Dispatched, EventSource, TimedSource
+from tardigrad.scheduling.wire import Wire
+
+
+def schedule(
+    policy: Policy | None = None,
+    cluster: Cluster | None = None,
+    updates: int = 1000,
+    seed: int = 0,
+    shards: int = 1,
+    link: Link | None = None,
+    bulk: bool = True,
+) -> Schedule:
+    """Let the policy meet the time model until every shard has made `updates` updates.
+
+    All workers start at time 0 from version 0. `bulk=False` takes the event loop even where a
+    closed form gives the same schedule at once.
+    """
+    policy, link = policy or Async(), link or Full()
+    about = check_control(policy, cluster, updates, seed, shards, link)
+    assert cluster is not None
+    require(
+        not link.reads_deviation,
+        f"{type(link).__name__} decides by the gradient's deviation, which a schedule without "
+        "tensors does not have: use tg.simulate(task, rule, …, link=…), which makes and executes "
+        "it together",
+    )
+    gate = link.realise(seed, [0] * shards)
+    if bulk and gate is None:
+        made = bulk_schedule(policy, cluster, updates, seed, shards, about)
+        if made is not None:
+            return made
+    recorder = Recorder(cluster.workers, shards, clockless=isinstance(cluster, Clockless))
+    recorder.about = about
+    control(policy, cluster, updates, seed, recorder, link, gate).run()
+    return recorder.schedule()
+
+
+def control(
+    policy: Policy,
+    cluster: Cluster,
+    updates: int,
+    seed: int,
+    recorder: Recorder,
+    link: Link,
+    gate: Gate | None,
+    deviation: Callable[[int], float] | None = None,
+) -> ControlLoop:
+    """The event loop of these parts, ready to run into the recorder."""
+    loop = ControlLoop(policy, _source(cluster, seed), recorder, updates)
+    if gate is not None:
+        loop.wire = Wire(link, gate, recorder, deviation)
+    if isinstance(cluster, TimedCluster):
+        if cluster.network is not None:
+            loop.messages = cluster.network.realise(seed, cluster.workers, recorder.shards)
+        loop.expect(cluster.absences)
+    return loop
+
+
+def check_control(
+    policy: Policy, cluster: Cluster | None, updates: int, seed: int, shards: int, link: Link
+) -> dict[str, Any]:
+    """Refuse parts that cannot work together; else what made the schedule, for people."""
+    if cluster is None:
+        raise ValueError("cluster is missing: give one, such as cluster=tg.Gamma(workers=32)")
+    count("updates", updates)
+    count("shards", shards)
+    count("seed", seed, least=0)
+    _check(policy, cluster.workers, shards, clockless=isinstance(cluster, Clockless))
+    everyone = policy == Sync() and isinstance(cluster, TimedCluster) and cluster.undisturbed
+    gradients = cluster.workers * updates if everyone else cluster.workers + updates
+    closed = isinstance(link, Full) and has_closed_form(policy, cluster)
+    check_size(cluster.workers, updates, shards, gradients, closed)
+    require(
+        policy.asynchronous or not (link.withholds_pushes and link.on_drop == "average"),
+        f"{type(link).__name__} averages gradients that it does not send into a later push, but "
+        f"{type(policy).__name__} waits for every worker's gradient of a round: use an "
+        'asynchronous policy, or on_drop="reapply"',
+    )
+    described = {"policy": policy, "cluster": cluster, "link": link}
+    return {name: _about(part) for name, part in described.items()} | {"seed": seed}
+
+
+def schedule_from_order(
+    order: Sequence[int], num_workers: int, policy: Policy | None = None, shards: int = 1
+) -> Schedule:
+    """The schedule in which gradients arrive in exactly this order of workers."""
+    count("num_workers", num_workers)
+    count("shards", shards)
+    require(len(order) > 0, "order is empty: give the workers whose gradients arrive, in order")
+    for i, worker in enumerate(order):
+        require(
+            isinstance(worker, int | np.integer),
+            f"order[{i}] must be the number of a worker, got {worker!r}",
+        )
+    policy = policy or Async()
+    _check(policy, num_workers, shards, clockless=True)
+    check_size(num_workers, 0, shards, num_workers + len(order), closed=False)
+    recorder = Recorder(num_workers, shards, clockless=True)
+    recorder.about = {"policy": _about(policy), "cluster": {"name": "order"}}
+    arrivals = np.asarray(order, dtype=np.int64)
+    source = Dispatched(FixedOrder(arrivals, num_workers), events=len(order))
+    ControlLoop(policy, source, recorder, updates=None).run()
+    return recorder.schedule()
+
+
+def _source(cluster: Cluster, seed: int) -> EventSource:
+    if isinstance(cluster, TimedCluster):
+        return TimedSource(cluster.realise(seed), cluster.workers)
+    assert isinstance(cluster, Clockless)
+    return Dispatched(cluster.dispatch(seed))
+
+
+def _check(policy: Policy, workers: int, shards: int, clockless: bool) -> None:
+    policy.check(workers, shards)
+    require(
+        not (clockless and policy.needs_clock),
+        f"{type(policy).__name__} sets timers, and a dispatcher or a fixed order has no clock: "
+        "use a cluster with times, such as Gamma",
+    )
+
+
+def _about(part: Any) -> dict[str, Any]:
+    described = {"name": type(part).__name__}
+    if is_dataclass(part) and not isinstance(part, type):
+        described |= {k: v for k, v in asdict(part).items() if not callable(v)}
+    plain: dict[str, Any] = json.loads(json.dumps(described))  # as a saved one will say it
+    return plain

@@ -1,0 +1,148 @@
+"""Collects what the drivers decide, row by row and group by group, and makes the Schedule of it."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tardigrad.scheduling.schedule import MERGED, Schedule
+
+
+class Recorder:
+    """Growing lists behind a Schedule; the simulator and the Ray runtime both write here.
+
+    `hold`, `let_go`, `sent` and `received` record nothing: whoever executes while the schedule is
+    being made learns from them which gradients and versions may still be asked for.
+    """
+
+    def __init__(self, workers: int, shards: int, clockless: bool = False) -> None:
+        self.workers = workers
+        self.shards = shards
+        self.clockless = clockless
+        self.worker: list[int] = []
+        self.step: list[int] = []
+        self.start_s: list[float] = []
+        self.end_s: list[float] = []
+        self.stamp: list[int] = []
+        self.read: list[tuple[int, ...]] = []
+        self.group_shard: list[int] = []
+        self.group_time_s: list[float] = []
+        self.group_scale: list[float] = []
+        self.group_start: list[int] = [0]
+        self.group_rows: list[int] = []
+        self.drops: list[tuple[int, int, float, str, int]] = []
+        self.members: list[tuple[int, int, float, int]] = []
+        self.crossings: list[tuple[int, int, int, int, float, int, float]] = []
+        self.replies: list[tuple[int, int, int]] = []
+        self.about: dict[str, Any] = {}
+
+    def start(self, worker: int, step: int, stamp: int, read: Sequence[int], now_s: float) -> int:
+        """A gradient begins; the answer is its row."""
+        self.worker.append(worker)
+        self.step.append(step)
+        self.start_s.append(now_s)
+        self.end_s.append(math.nan)
+        self.stamp.append(stamp)
+        self.read.append(tuple(read))
+        return len(self.worker) - 1
+
+    def finish(self, row: int, now_s: float) -> None:
+        self.end_s[row] = now_s
+
+    def apply(self, shard: int, rows: Sequence[int], scale: float, now_s: float) -> None:
+        self.group_shard.append(shard)
+        self.group_time_s.append(now_s)
+        self.group_scale.append(scale)
+        self.group_rows.extend(rows)
+        self.group_start.append(len(self.group_rows))
+
+    def drop(self, shard: int, row: int, reason: str, now_s: float) -> None:
+        self.drops.append((row, shard, now_s, reason, len(self.group_shard)))
+
+    def member(self, worker: int, joined: bool, now_s: float) -> None:
+        self.members.append((worker, int(joined), now_s, len(self.group_shard)))
+
+    def merge(self, shard: int, into: int, rows: Sequence[int], now_s: float) -> None:
+        """These gradients of the same worker go with row `into`, averaged."""
+        self.drops.extend((row, shard, now_s, MERGED, len(self.group_shard)) for row in rows)
+
+    def crossing(
+        self,
+        worker: int,
+        shard: int,
+        pull: bool,
+        crosses: bool,
+        now_s: float,
+        deviation: float = math.nan,
+    ) -> None:
+        """A link has decided on one push or reply."""
+        after = len(self.group_shard)
+        self.crossings.append((worker, shard, int(pull), int(crosses), now_s, after, deviation))
+
+    def reply(self, shard: int, extra: int, after: int) -> None:
+        """So many replies more than the gradients and returns that a shard has just decided on,
+        where `after` groups had been applied before."""
+        if extra:
+            self.replies.append((shard, extra, after))
+
+    def hold(self, row: int) -> None:
+        """A message, a server's memory or a worker's average refers to this gradient."""
+
+    def let_go(self, row: int) -> None:
+        """One that held this gradient does so no longer."""
+
+    def sent(self, worker: int, shard: int, version: int) -> None:
+        """The shard's parameters, of this version, are on their way to the worker."""
+
+    def received(self, worker: int, shard: int, version: int, kept: bool) -> None:
+        """They have come, and are now in the worker's view or were not wanted any more."""
+
+    def schedule(self) -> Schedule:
+        reasons = tuple(sorted({d[3] for d in self.drops}))
+        rows = len(self.worker)
+        return Schedule(
+            workers=self.workers,
+            shards=self.shards,
+            worker=_ints(self.worker),
+            step=_ints(self.step),
+            start_s=_floats(self.start_s),
+            end_s=_floats(self.end_s),
+            stamp=_ints(self.stamp),
+            read=np.array(self.read, dtype=np.int64).reshape(rows, self.shards),
+            group_shard=_ints(self.group_shard),
+            group_time_s=_floats(self.group_time_s),
+            group_scale=_floats(self.group_scale),
+            group_start=_ints(self.group_start),
+            group_rows=_ints(self.group_rows),
+            drop_row=_ints([d[0] for d in self.drops]),
+            drop_shard=_ints([d[1] for d in self.drops]),
+            drop_time_s=_floats([d[2] for d in self.drops]),
+            drop_reason=_ints([reasons.index(d[3]) for d in self.drops]),
+            drop_after=_ints([d[4] for d in self.drops]),
+            member_worker=_ints([m[0] for m in self.members]),
+            member_joined=_ints([m[1] for m in self.members]),
+            member_time_s=_floats([m[2] for m in self.members]),
+            member_after=_ints([m[3] for m in self.members]),
+            wire_worker=_ints([c[0] for c in self.crossings]),
+            wire_shard=_ints([c[1] for c in self.crossings]),
+            wire_pull=_ints([c[2] for c in self.crossings]),
+            wire_sent=_ints([c[3] for c in self.crossings]),
+            wire_time_s=_floats([c[4] for c in self.crossings]),
+            wire_after=_ints([c[5] for c in self.crossings]),
+            wire_deviation=_floats([c[6] for c in self.crossings]),
+            reply_shard=_ints([r[0] for r in self.replies]),
+            reply_extra=_ints([r[1] for r in self.replies]),
+            reply_after=_ints([r[2] for r in self.replies]),
+            reasons=reasons,
+            clockless=self.clockless,
+            about=self.about,
+        )
+
+
+def _ints(values: Sequence[int]) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    return np.array(values, dtype=np.int64)
+
+
+def _floats(values: Sequence[float]) -> "np.ndarray[Any, np.dtype[np.float64]]":
+    return np.array(values, dtype=np.float64)

@@ -1,0 +1,173 @@
+"""The code of a run: what its objects lead to, and nothing else, told by name."""
+
+import functools
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import tardigrad as tg
+from tardigrad.core.used_code import UNKNOWN, changes, used_code
+from tardigrad.tasks import Data, Split, logistic_regression, quadratic
+
+RULE = """
+from dataclasses import dataclass
+
+import tardigrad as tg
+from tardigrad.rules import Correction, Nothing, Sgd, Signal
+
+import {helper}
+from {unused} import nothing
+
+
+@dataclass(frozen=True)
+class Halved(Correction[Nothing, Nothing]):
+    def correct(self, theta, state, own, push, now, layout):
+        return Signal({helper}.half(push.grad), push.grad), own
+
+
+def halved(lr):
+    return tg.Rule(lr, Sgd(0.9), Halved())
+
+
+if __name__ == "__main__":
+    tg.simulate(tg.tasks.quadratic(), halved(0.1), cluster=tg.Gamma(workers=2))
+    tg.train(tg.tasks.quadratic(), tg.rules.adam(0.1))
+"""
+HELPER = "def half(x):\n    return x / 2\n"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's folder, with a rule of two files; what was imported from it is forgotten after."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = RULE.format(helper="own_helper", unused="nowhere_to_be_found")
+    text = text.replace("from nowhere", "if False:\n    from nowhere")
+    (tmp_path / "own_rule.py").write_text(text)
+    (tmp_path / "own_helper.py").write_text(HELPER)
+    (tmp_path / "own_other.py").write_text("x = 1\n")
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def the(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def test_a_rule_is_its_own_files_and_no_other_rules() -> None:
+    found = set(used_code(tg.rules.gap_aware(0.1, momentum=0.9)))
+    rules = {name for name in found if name.startswith("tardigrad/rules/")}
+    assert rules == {f"tardigrad/rules/{name}.py" for name in ("gap", "rates", "rule", "sgd")}
+    assert "tardigrad/core/layout.py" in found
+    assert "tardigrad/rules/adam.py" in used_code(tg.rules.adam(0.1))
+    rate = tg.rates.cosine(0.1, 100)
+    assert used_code(tg.rules.gap_aware(rate, momentum=0.9)).keys() == found
+
+
+def test_tasks_policies_and_links_are_looked_at_too() -> None:
+    assert {"tardigrad/tasks/quadratic.py", "tardigrad/core/keys.py"} <= used_code(
+        quadratic(3)
+    ).keys()
+    module = used_code(logistic_regression(train_size=20, validation=0))
+    assert {"tardigrad/tasks/module.py", "tardigrad/tasks/sampling.py", "torch"} <= module.keys()
+    assert "tardigrad/tasks/quadratic.py" not in module
+    assert "tardigrad/policies/synchronous.py" in used_code(tg.Sync())
+    assert "tardigrad/policies/synchronous.py" not in used_code(tg.Async())
+    assert "tardigrad/links/budget.py" in used_code(tg.Budget(0.5))
+
+
+def test_a_users_rule_is_its_file_and_what_that_imports(own: Path) -> None:
+    """Not what its script calls when it is run: neither engines nor other rules."""
+    found = used_code(the("own_rule").halved(0.1))
+    inside = {name for name in found if name.startswith("tardigrad/")}
+    assert found.keys() - inside == {"own_rule.py", "own_helper.py"}
+    rules = {Path(name).name for name in inside if "/rules/" in name}
+    assert rules == {"rule.py", "rates.py", "sgd.py"}
+    assert not {name for name in inside if "/engine/" in name or "/runtime/" in name}
+
+
+def test_a_change_is_told_by_the_files_name(own: Path) -> None:
+    rule = the("own_rule").halved(0.1)
+    before = used_code(rule)
+    (own / "own_other.py").write_text("x = 2\n")
+    (own / "own_new.py").write_text("y = 1\n")
+    assert changes(before, used_code(rule)) == []
+    (own / "own_helper.py").write_text(HELPER.replace("/ 2", "/ 3"))
+    assert changes(before, used_code(rule)) == ["own_helper.py has changed"]
+    (own / "own_helper.py").write_text("import own_new\n" + HELPER)
+    assert changes(before, used_code(rule)) == [
+        "own_helper.py has changed",
+        "own_new.py was not used then",
+    ]
+    assert changes(used_code(rule), before)[1] == "own_new.py is not used now"
+
+
+def test_the_same_files_elsewhere_have_the_same_names(own: Path, tmp_path: Path) -> None:
+    before = used_code(the("own_rule").halved(0.1))
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    for name in ("own_rule.py", "own_helper.py"):
+        (own / name).rename(other / name)
+        del sys.modules[name.removesuffix(".py")]
+    sys.path.insert(0, str(other))
+    importlib.invalidate_caches()
+    try:
+        assert used_code(the("own_rule").halved(0.1)) == before
+    finally:
+        sys.path.remove(str(other))
+
+
+def test_packages_are_followed_to_where_a_name_is_defined(own: Path) -> None:
+    package = own / "own_package"
+    (package / "inner").mkdir(parents=True)
+    (package / "__init__.py").write_text("from own_package.inner import decay\nfrom . import far\n")
+    (package / "inner" / "__init__.py").write_text("from .near import decay\n")
+    (package / "inner" / "near.py").write_text("from ..deep import half\ndef decay(): half()\n")
+    (package / "deep.py").write_text("def half(): pass\n")
+    (package / "far.py").write_text("def unused(): pass\n")
+    (own / "own_user.py").write_text(
+        "import own_package as p\nfrom own_package import far as f\n"
+        "def grad(view, worker, step):\n    return p.decay()\n"
+    )
+    found = {name for name in used_code(the("own_user").grad) if name.startswith("own_package")}
+    inside = {"inner/near.py", "deep.py", "far.py"}
+    assert found == {f"own_package/{name}" for name in inside}
+
+
+def test_functions_are_found_wherever_they_are_held(own: Path) -> None:
+    half = the("own_helper").half
+    for holder in (
+        functools.partial(max, key=half),
+        lambda view: half(view),
+        [{"deep": (half,)}],
+        tg.FunctionTask(torch.ones(2), lambda view, worker, step: half(view)),
+    ):
+        assert "own_helper.py" in used_code(holder)
+
+
+def test_the_layers_of_a_model_and_its_loss_are_found(own: Path) -> None:
+    (own / "own_layer.py").write_text(
+        "from torch import nn\n\nclass Layer(nn.Linear):\n    pass\n\n"
+        "def loss(outputs, targets):\n    return outputs.mean()\n"
+    )
+    layer = the("own_layer")
+    data = Data(Split(torch.ones(4, 2), torch.zeros(4, dtype=torch.int64)))
+    model = nn.Sequential(nn.ReLU(), nn.Sequential(layer.Layer(2, 2)))
+    assert "own_layer.py" in used_code(tg.ModuleTask(model, "cross_entropy", data, 2))
+    assert "own_layer.py" in used_code(tg.ModuleTask(nn.Linear(2, 2), layer.loss, data, 2))
+
+
+def test_what_was_typed_in_is_never_taken_for_the_same() -> None:
+    spaces: list[dict[str, Any]] = [{"__name__": "__console__"} for _ in range(2)]
+    for space in spaces:
+        exec("def grad(view, worker, step):\n    return view\n", space)
+    one, other = (used_code(space["grad"]) for space in spaces)
+    assert one == {"__console__.grad": UNKNOWN}
+    assert changes(one, other) == ["__console__.grad has no source file to compare"]

@@ -1,0 +1,103 @@
+"""Learning rates against their formulas, and the largest rate of a whole run."""
+
+import math
+
+import pytest
+
+from tardigrad.rules import rates
+from tardigrad.rules.rates import LearningRate, Progress, learning_rate
+
+EVERY: list[LearningRate] = [
+    rates.Constant(0.1),
+    rates.step(0.1, (10, 30), 0.5),
+    rates.step(0.1, (10, 30), 3.0),
+    rates.step(0.1, ()),
+    rates.linear(0.1, over=40),
+    rates.linear(0.1, over=40, final=0.4),
+    rates.cosine(0.1, over=40, final=0.01),
+    rates.exponential(0.1, decay=0.3, over=20),
+    rates.warm_up(rates.step(0.2, (30,)), workers=8, over=10, by="updates"),
+]
+
+
+def at(rate: LearningRate, updates: int) -> float:
+    return rate.at(Progress(updates))
+
+
+@pytest.mark.parametrize("rate", EVERY, ids=repr)
+def test_the_largest_rate_is_reached_and_never_passed(rate: LearningRate) -> None:
+    values = [at(rate, k) for k in range(60)]
+    assert max(values) == pytest.approx(rate.max, rel=1e-12)
+    assert min(values) >= 0
+
+
+def test_step_counts_milestones_passed() -> None:
+    rate = rates.step(1.0, (2, 5), 0.1)
+    assert [at(rate, k) for k in range(6)] == pytest.approx([1, 1, 0.1, 0.1, 0.1, 0.01])
+
+
+def test_linear() -> None:
+    rate = rates.linear(1.0, over=4, final=0.2)
+    assert [at(rate, k) for k in range(6)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
+
+
+def test_cosine() -> None:
+    rate = rates.cosine(1.0, over=4)
+    half = math.sqrt(0.5)
+    expected = [1.0, 0.5 + half / 2, 0.5, 0.5 - half / 2, 0.0, 0.0]
+    assert [at(rate, k) for k in range(6)] == pytest.approx(expected)
+
+
+def test_exponential() -> None:
+    rate = rates.exponential(1.0, decay=0.25, over=2)
+    assert [at(rate, k) for k in range(4)] == pytest.approx([1, 0.5, 0.25, 0.125])
+
+
+def test_warm_up_goes_from_a_share_of_one_worker_to_the_whole() -> None:
+    rate = rates.warm_up(0.8, workers=4, over=6, by="updates")  # a number will do
+    assert [at(rate, k) for k in (0, 3, 6, 7)] == pytest.approx([0.2, 0.5, 0.8, 0.8])
+
+
+def test_units() -> None:
+    """Ten updates of 3 samples each are half an epoch of 60."""
+    progress = Progress(updates=10, samples=30, epoch_size=60)
+    expected = {"updates": 1.0 - 10 / 40, "samples": 1.0 - 30 / 40, "epochs": 1.0 - 0.5 / 40}
+    for unit, value in expected.items():
+        assert rates.linear(1.0, over=40, by=unit).at(progress) == pytest.approx(value)
+    with pytest.raises(ValueError, match='no epochs: use by="updates"'):
+        rates.linear(1.0, over=40, by="epochs").at(Progress(10, 30))
+
+
+def test_a_number_becomes_a_constant() -> None:
+    assert learning_rate(0.5) == rates.Constant(0.5)
+    assert learning_rate(EVERY[1]) is EVERY[1]
+
+
+BAD = [
+    (lambda: learning_rate(0.0), "lr must be greater than 0, got 0.0"),
+    (lambda: learning_rate(-1), "lr must be greater than 0, got -1"),
+    (lambda: learning_rate(math.nan), "lr must be a finite number, got nan"),
+    (lambda: learning_rate("fast"), "lr must be a finite number, got 'fast'"),
+    (lambda: learning_rate(True), "lr must be a finite number, got True"),
+    (lambda: rates.Constant(math.inf), "lr must be a finite number"),
+    (lambda: rates.step(0.1, (5, 3)), r"milestones must increase, got \[5, 3\]"),
+    (lambda: rates.step(0.1, (5, 5)), "milestones must increase"),
+    (lambda: rates.step(0.1, ("a",)), r"milestones\[0\] must be a finite number"),
+    (lambda: rates.step(0.1, (5,), factor=0.0), "factor must be greater than 0"),
+    (lambda: rates.linear(0.1, over=0), "over must be greater than 0"),
+    (lambda: rates.linear(0.1, over=5, final=-0.1), "final must not be negative"),
+    (lambda: rates.cosine(0.1, over=5, final="0"), "final must be a finite number"),
+    (lambda: rates.cosine(0.1, over=5, by="epoch"), "by must be one of.*did you mean 'epochs'"),
+    (lambda: rates.step(0.1, (5,), by="steps"), "by must be one of"),
+    (lambda: rates.exponential(0.1, decay=1.5), r"decay must be in \(0, 1\], got 1.5"),
+    (lambda: rates.exponential(0.1, decay="x"), "decay must be a finite number"),
+    (lambda: rates.warm_up(0.1, workers=0), "workers must be a whole number of at least 1"),
+    (lambda: rates.warm_up(0.1, workers=2.5), "workers must be a whole number"),
+    (lambda: rates.warm_up(-0.1, workers=2), "lr must be greater than 0"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), BAD)
+def test_a_bad_rate_is_refused_by_name(make, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

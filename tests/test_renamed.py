@@ -1,0 +1,41 @@
+"""What 0.1 called otherwise is found under its old name, with a warning."""
+
+import importlib
+
+import pytest
+
+import tardigrad as tg
+from tardigrad.renamed import MOVED
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_a_moved_module_is_found_with_a_warning(old: str) -> None:
+    with pytest.warns(FutureWarning, match=f"tardigrad.{old} is now tardigrad.{MOVED[old]}"):
+        module = importlib.import_module(f"tardigrad.{old}")
+    assert (
+        vars(module).items()
+        >= {
+            name: value
+            for name, value in vars(importlib.import_module(f"tardigrad.{MOVED[old]}")).items()
+            if not name.startswith("__")
+        }.items()
+    )
+
+
+def test_the_package_that_a_function_hid_is_told_where_it_is_now() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"is now tardigrad\.scheduling"):
+        importlib.import_module("tardigrad.schedule.analysis")
+    assert callable(tg.schedule)
+    import tardigrad.scheduling.analysis as analysis
+
+    assert analysis.__name__ == "tardigrad.scheduling.analysis"
+
+
+def test_learning_rates_are_found_under_their_old_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(tg, "schedules", raising=False)  # left there by an import of the module
+    with pytest.warns(FutureWarning, match=r"now tardigrad\.rates"):
+        assert tg.schedules is tg.rates
+    with pytest.warns(FutureWarning, match=r"rates\.StepRate"):
+        assert tg.rates.Step is tg.rates.StepRate
+    with pytest.raises(AttributeError, match="Nothing"):
+        _ = tg.rates.Nothing
