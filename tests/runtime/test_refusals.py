@@ -213,7 +213,7 @@ def test_a_replay_stops_where_it_is_told_and_saves_that(recorded, tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "name"),
-    [("data", "data set"), ("code", "code version"), ("torch", "torch version")],
+    [("data", "data set"), ("numpy", "numpy version"), ("torch", "torch version")],
 )
 def test_a_replay_with_something_else_is_refused_by_its_name(recorded, field, name):
     run, record = recorded
