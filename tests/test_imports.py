@@ -6,6 +6,7 @@ the benchmark that measures it; control knows nothing of tensors.
 """
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +73,16 @@ def test_imports_go_one_way(path: Path) -> None:
     assert room in MAY_IMPORT, f"say in MAY_IMPORT what the new room {room} may import"
     wrong = rooms_imported(path.read_text()) - MAY_IMPORT[room] - {room}
     assert not wrong, f"{room} must not import {sorted(wrong)}"
+
+
+def test_no_name_hides_a_room() -> None:
+    """`import tardigrad.room.file as name` looks the room up as an attribute of the package."""
+    rooms = {room_of(path) for path in FILES}
+    named = {name: getattr(tardigrad, name) for name in dir(tardigrad) if name in rooms}
+    assert [name for name, value in named.items() if not inspect.ismodule(value)] == []
+    import tardigrad.scheduling.analysis as analysis
+
+    assert analysis.Summary.of(tardigrad.schedule(cluster=tardigrad.Gamma(workers=2), updates=3))
 
 
 def test_the_table_of_rooms_has_no_circle() -> None:
