@@ -13,8 +13,8 @@ from rich.console import Console
 
 import tardigrad as tg
 from tardigrad.bench import BENCHMARKS
-from tardigrad.cli import findings as shown
 from tardigrad.cli import reproduce as reproduces
+from tardigrad.cli import show as shown
 from tardigrad.cli.console import out
 from tardigrad.cli.listing import LISTS
 from tardigrad.cli.live import tables as live_tables

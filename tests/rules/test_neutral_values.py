@@ -70,7 +70,7 @@ NEUTRAL: dict[str, tuple[tg.Rule, tg.Rule]] = {
     "decay=1": (sgd(tg.rates.exponential(LR, decay=1.0)), sgd(LR)),
     "final=lr": (sgd(tg.rates.linear(LR, over=10, final=LR)), sgd(LR)),
     "warm-up of one worker": (
-        sgd(tg.rates.warm_up(tg.rates.Constant(LR), workers=1, by="updates")),
+        sgd(tg.rates.warm_up(tg.rates.ConstantRate(LR), workers=1, by="updates")),
         sgd(LR),
     ),
 }

@@ -8,7 +8,7 @@ from tardigrad.rules import rates
 from tardigrad.rules.rates import LearningRate, Progress, learning_rate
 
 EVERY: list[LearningRate] = [
-    rates.Constant(0.1),
+    rates.ConstantRate(0.1),
     rates.step(0.1, (10, 30), 0.5),
     rates.step(0.1, (10, 30), 3.0),
     rates.step(0.1, ()),
@@ -69,7 +69,7 @@ def test_units() -> None:
 
 
 def test_a_number_becomes_a_constant() -> None:
-    assert learning_rate(0.5) == rates.Constant(0.5)
+    assert learning_rate(0.5) == rates.ConstantRate(0.5)
     assert learning_rate(EVERY[1]) is EVERY[1]
 
 
@@ -79,7 +79,7 @@ BAD = [
     (lambda: learning_rate(math.nan), "lr must be a finite number, got nan"),
     (lambda: learning_rate("fast"), "lr must be a finite number, got 'fast'"),
     (lambda: learning_rate(True), "lr must be a finite number, got True"),
-    (lambda: rates.Constant(math.inf), "lr must be a finite number"),
+    (lambda: rates.ConstantRate(math.inf), "lr must be a finite number"),
     (lambda: rates.step(0.1, (5, 3)), r"milestones must increase, got \[5, 3\]"),
     (lambda: rates.step(0.1, (5, 5)), "milestones must increase"),
     (lambda: rates.step(0.1, ("a",)), r"milestones\[0\] must be a finite number"),
