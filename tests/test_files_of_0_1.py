@@ -23,7 +23,7 @@ SCHEDULES = json.loads((V0_1 / "schedules.json").read_text())
 INTERRUPTED = ("exact", "left", "dana", "fast", "stream", "together")
 RECORDED = ("recorded", "recorded-logistic")
 
-REFUSED: dict[str, str] = {}
+REFUSED = {"dana": "did not save which workers had left"}
 """Folders that this version refuses, and what the refusal says of the reason."""
 
 INSTEAD = r"start in a new folder|--out DIR|tardigrad 0\.1"

@@ -18,6 +18,7 @@ from tardigrad.clusters import (
     Stragglers,
     Trace,
 )
+from tardigrad.core.version import __version__
 from tardigrad.engine import Diverged, History, Run, execute, simulate
 from tardigrad.links import BandwidthAware, Budget, Every, Full
 from tardigrad.policies import (
@@ -38,8 +39,6 @@ from tardigrad.tasks import FunctionTask, ModuleTask
 
 if TYPE_CHECKING:
     from tardigrad.runtime import train
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Absence",
@@ -75,6 +74,7 @@ __all__ = [
     "Stragglers",
     "Sync",
     "Trace",
+    "__version__",
     "execute",
     "rates",
     "rules",

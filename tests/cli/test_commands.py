@@ -82,9 +82,9 @@ def test_rules_to_compare_are_checked_first(cli: Cli, rules: str, message: str) 
 
 def test_lists_and_tables_stand_inside_a_compared_rule(cli: Cli) -> None:
     spec = Spec.load("small.toml")
-    one, two = entries(spec, "adam:betas=[0.8, 0.9],sgd:lr={schedule='linear',lr=1,over=9}")
+    one, two = entries(spec, "adam:betas=[0.8, 0.9],sgd:lr={rate='linear',lr=1,over=9}")
     assert one.spec.rule["betas"] == [0.8, 0.9]
-    assert two.spec.rule["lr"] == {"schedule": "linear", "lr": 1, "over": 9}
+    assert two.spec.rule["lr"] == {"rate": "linear", "lr": 1, "over": 9}
 
 
 def test_a_stopped_comparison_keeps_what_had_ended(

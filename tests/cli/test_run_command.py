@@ -95,7 +95,7 @@ def test_two_processes_cannot_write_one_folder(cli: Cli) -> None:
         ("task.device=abacus",),
         ("shards=1000",),
         ("rule.name=gap_aware", "rule.per=global", "shards=2"),
-        ("task={name='quadratic'}", "rule.lr={schedule='linear',lr=1,over=2,by='epochs'}"),
+        ("task={name='quadratic'}", "rule.lr={rate='linear',lr=1,over=2,by='epochs'}"),
     ],
 )
 def test_bad_input_is_one_message_and_writes_nothing(cli: Cli, changes: tuple[str, ...]) -> None:

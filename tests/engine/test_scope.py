@@ -293,6 +293,7 @@ def test_a_rule_that_reads_tensors_is_refused_where_the_schedule_is_made_meanwhi
 
 
 def test_a_run_on_ray_is_refused_before_it_starts() -> None:
+    pytest.importorskip("ray")
     rule = tg.Rule(LR, Normed())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"Normed was not found to treat each parameter alone"):
         tg.train(task(), rule, workers=2, shards=2, updates=5)

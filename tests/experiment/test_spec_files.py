@@ -11,6 +11,7 @@ from example_spec import EXAMPLE, example
 import tardigrad as tg
 from tardigrad.clusters import CLUSTERS, Gamma
 from tardigrad.experiment import Spec, changed, differences
+from tardigrad.experiment.spec import RATE, STRUCTURE
 from tardigrad.policies import POLICIES
 from tardigrad.rules import RULES
 from tardigrad.rules.rates import RATES, CosineRate, WarmUpRate
@@ -126,7 +127,7 @@ MISTAKES = {
     "policy=asinc": "there is no policy 'asinc'; did you mean 'async'?",
     "cluster.name=gama": "there is no cluster 'gama'; did you mean 'gamma'?",
     "task.name=quadratc": "there is no task 'quadratc'; did you mean 'quadratic'?",
-    "rule.lr.schedule=warmup": "rule.lr.schedule: there is no schedule 'warmup'; did you mean",
+    "rule.lr.rate=warmup": "rule.lr.rate: there is no rate 'warmup'; did you mean",
     "polcy=sync": "has no key 'polcy'; did you mean 'policy'?",
     "rule.momentun=0.1": "[rule] has no key 'momentun'; did you mean 'momentum'?",
     "rule.clip_nrm=1": "did you mean 'clip_norm'?",
@@ -198,3 +199,10 @@ def test_a_spec_without_a_needed_section_says_which() -> None:
         del data[section]
         with pytest.raises(ValueError, match=f"{section} is missing"):
             Spec.of(data)
+
+
+def test_a_rates_key_of_version_0_1_is_taken_with_a_warning() -> None:
+    data = {"schedule": "cosine", "lr": 0.1, "over": 100}
+    with pytest.warns(FutureWarning, match=r"rule\.lr: the key schedule is now rate"):
+        rate = STRUCTURE.named(RATE, "rule.lr", data)
+    assert rate == CosineRate(0.1, over=100)

@@ -1,12 +1,12 @@
 """Saving an execution and going on with it, by the same engine and with the same code."""
 
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from tardigrad.core.checks import require
 from tardigrad.core.used_code import changes
+from tardigrad.core.version import __version__
 from tardigrad.engine.checkpoint import load_checkpoint, load_facts, save_checkpoint
 from tardigrad.engine.choose import Execution
 from tardigrad.engine.run import Say
@@ -17,7 +17,7 @@ CHECKPOINT = "checkpoint.safetensors"
 def save(execution: Execution, path: Path, code: dict[str, str], wall_s: float) -> None:
     """`code` is what the run began with (`used_code`), `wall_s` what it has taken so far."""
     facts: dict[str, Any] = {"engine": execution.name, "wall_s": wall_s}
-    facts |= {"tardigrad": version("tardigrad"), "code": code}
+    facts |= {"tardigrad": __version__, "code": code}
     save_checkpoint(path, execution.tensors(), facts | execution.facts())
 
 
@@ -59,7 +59,7 @@ def _refusal(error: ValueError | KeyError, facts: dict[str, Any]) -> str:
             f"the checkpoint does not hold {told}: start in a new folder, or resume with the "
             "version of tardigrad, the rule and the task that it was made with"
         )
-    made_by, here = facts.get("tardigrad", "0.1"), version("tardigrad")
+    made_by, here = facts.get("tardigrad", "0.1"), __version__
     if made_by != here:
         told += f" (it was made by tardigrad {made_by}, and this is {here})"
     return told

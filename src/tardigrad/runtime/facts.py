@@ -1,7 +1,6 @@
 """What the bits of a run depend on, recorded with it, so that a replay can refuse or explain."""
 
 import platform
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 
 from tardigrad.core.checks import require
 from tardigrad.core.used_code import changes, used_code
+from tardigrad.core.version import __version__
 from tardigrad.engine import Shard
 from tardigrad.policies import Policy
 from tardigrad.rules import Rule
@@ -29,7 +29,7 @@ NAMES = {
 def facts_of(task: Task, rule: Rule, threads: int) -> dict[str, Any]:
     """`code` is what gradients and updates are computed by."""
     return {
-        "tardigrad": version("tardigrad"),
+        "tardigrad": __version__,
         "code": used_code(task, rule, Shard),
         "torch": torch.__version__,
         "numpy": np.__version__,

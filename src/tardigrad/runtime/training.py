@@ -241,8 +241,9 @@ def _begin(folder: Path, plain: dict[str, Any], resume: bool) -> float:
     require(not recorded["finished"], f"the run in {folder} has finished: there is nothing to do")
     given = json.loads(json.dumps(plain))
     different = [n for n in plain if n != "facts" and recorded.get(n) != given[n]]
+    by_0_1 = not isinstance(recorded["facts"].get("code"), dict)  # it wrote rules in other words
     require(
-        not different,
+        by_0_1 or not different,
         f"{folder} holds a run of another spec, so it cannot be resumed with this one: "
         f"{', '.join(different)} {'differs' if len(different) == 1 else 'differ'}",
     )
