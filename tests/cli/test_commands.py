@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import Cli
 
+import tardigrad
 from tardigrad.cli import compare as compares
 from tardigrad.cli import demo as demos
 from tardigrad.cli.listing import LISTS
@@ -145,7 +146,7 @@ def test_help_reads_without_arguments_and_with(cli: Cli) -> None:
     for word in ("demo", "run", "compare", "plan", "list", "data", "report"):
         assert f" {word} " in said.out
         assert cli(word, "--help").code == 0
-    assert cli("--version").out.strip() == "0.1.0"
+    assert cli("--version").out.strip() == tardigrad.__version__
     assert cli("rn").code == 2
 
 
