@@ -7,6 +7,7 @@ the benchmark that measures it; control knows nothing of tensors.
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,6 +92,22 @@ def test_the_table_of_rooms_has_no_circle() -> None:
         ready = {r for r, below in MAY_IMPORT.items() if r not in done and below - {r} <= done}
         assert ready, f"a circle among {sorted(set(MAY_IMPORT) - done)}"
         done |= ready
+
+
+def test_the_page_on_architecture_tells_the_imports_there_are() -> None:
+    found: dict[str, set[str]] = {}
+    for path in FILES:
+        found.setdefault(room_of(path), set()).update(rooms_imported(path.read_text()))
+    page = (ROOT.parent.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    told = {
+        room: set(filter(None, imports.strip().split(", ")))
+        for room, imports in re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", page, flags=re.M)
+    }
+    assert told == {
+        room: imports - {room, "__init__"}
+        for room, imports in found.items()
+        if (ROOT / room).is_dir()
+    }
 
 
 def rooms_that_import(package: str) -> set[str]:

@@ -11,22 +11,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-aten = torch.ops.aten
+ATEN = torch.ops.aten
 _VIEWS = {
-    aten.view.default,
-    aten._unsafe_view.default,
-    aten.reshape.default,
-    aten.permute.default,
-    aten.transpose.int,
-    aten.t.default,
-    aten.expand.default,
-    aten.unsqueeze.default,
-    aten.squeeze.dim,
-    aten.squeeze.default,
-    aten.slice.Tensor,
-    aten.select.int,
-    aten.detach.default,
-    aten.alias.default,
+    ATEN.view.default,
+    ATEN._unsafe_view.default,
+    ATEN.reshape.default,
+    ATEN.permute.default,
+    ATEN.transpose.int,
+    ATEN.t.default,
+    ATEN.expand.default,
+    ATEN.unsqueeze.default,
+    ATEN.squeeze.dim,
+    ATEN.squeeze.default,
+    ATEN.slice.Tensor,
+    ATEN.select.int,
+    ATEN.detach.default,
+    ATEN.alias.default,
 }
 """Operations that move nothing: they are left to the compiler."""
 

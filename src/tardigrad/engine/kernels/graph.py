@@ -17,20 +17,20 @@ from tardigrad.core.trees import named, restored
 from tardigrad.rules import Now, Push, Rule
 from tardigrad.rules.rates import Progress
 
-aten = torch.ops.aten
+ATEN = torch.ops.aten
 Mode = Literal["real", "fake"]
 SIZE, OTHER_SIZE = 8, 11
 """Lengths of the vectors traced on; 0-dim values are told from vectors by them."""
 ALIKE = (
-    aten.zeros_like.default,
-    aten.ones_like.default,
-    aten.full_like.default,
-    aten.detach.default,
-    aten._to_copy.default,
-    aten.copy_.default,
-    aten.fill_.Scalar,
-    aten.zero_.default,
-    aten.lift_fresh_copy.default,
+    ATEN.zeros_like.default,
+    ATEN.ones_like.default,
+    ATEN.full_like.default,
+    ATEN.detach.default,
+    ATEN._to_copy.default,
+    ATEN.copy_.default,
+    ATEN.fill_.Scalar,
+    ATEN.zero_.default,
+    ATEN.lift_fresh_copy.default,
 )
 """Operations that treat each element alone, though torch does not tag them so."""
 
@@ -158,7 +158,7 @@ def _check(graph: fx.GraphModule, size: int) -> None:
         most = max((x.numel() for x in read if isinstance(x, Tensor)), default=0)
         fewer = isinstance(value, Tensor) and value.numel() < most
         error = Reduces if fewer else NotElementwise
-        name = str(node.target).removeprefix("aten.").removesuffix(".default")
+        name = str(node.target).removeprefix("ATEN.").removesuffix(".default")
         wrong.append(error(f"{name} may look at several parameters"))
     if wrong:
         raise next((error for error in wrong if isinstance(error, Reduces)), wrong[0])

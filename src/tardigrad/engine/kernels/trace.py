@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from tardigrad.engine.kernels.graph import SIZE, NotElementwise, update_graph
 from tardigrad.rules import Rule
 
-aten = torch.ops.aten
+ATEN = torch.ops.aten
 
 
 @dataclass(frozen=True)
@@ -140,39 +140,39 @@ def _operation(node: fx.Node) -> tuple[str, Sequence[Any]]:
     target: Any = node.target
     args: list[Any] = list(node.args)
     kwargs: dict[str, Any] = dict(node.kwargs)
-    if target in (aten.add.Tensor, aten.sub.Tensor):
+    if target in (ATEN.add.Tensor, ATEN.sub.Tensor):
         alpha = kwargs.get("alpha", 1)
-        sign = -1 if target == aten.sub.Tensor else 1
+        sign = -1 if target == ATEN.sub.Tensor else 1
         if sign * alpha == 1:
             return "add", args
         if sign * alpha == -1:
             return "sub", args
         return "fma", [args[1], sign * alpha, args[0]]
-    if target in (aten.mul.Tensor, aten.mul.Scalar):
+    if target in (ATEN.mul.Tensor, ATEN.mul.Scalar):
         return "mul", args
-    if target in (aten.div.Tensor, aten.div.Scalar):
+    if target in (ATEN.div.Tensor, ATEN.div.Scalar):
         return "div", args
-    if target == aten.addcmul.default:
+    if target == ATEN.addcmul.default:
         value = kwargs.get("value", 1)
         return ("fma", [args[1], args[2], args[0]]) if value == 1 else ("fma3", [*args, value])
-    if target == aten.lerp.Scalar and abs(args[2]) < 0.5:
+    if target == ATEN.lerp.Scalar and abs(args[2]) < 0.5:
         return "lerp", args
-    if target == aten.clamp.default and args[1] is not None and len(args) == 2:
+    if target == ATEN.clamp.default and args[1] is not None and len(args) == 2:
         return "at_least", args[:2]
     simple: dict[Any, str] = {
-        aten.sqrt.default: "sqrt",
-        aten.abs.default: "abs",
-        aten.neg.default: "neg",
-        aten.exp.default: "exp",
-        aten.reciprocal.default: "reciprocal",
-        aten.clamp_min.default: "at_least",
-        aten.zeros_like.default: "zero",
-        aten.ones_like.default: "one",
-        aten.clone.default: "copy",
-        aten.detach.default: "copy",
-        aten.rsub.Scalar: "rsub",
+        ATEN.sqrt.default: "sqrt",
+        ATEN.abs.default: "abs",
+        ATEN.neg.default: "neg",
+        ATEN.exp.default: "exp",
+        ATEN.reciprocal.default: "reciprocal",
+        ATEN.clamp_min.default: "at_least",
+        ATEN.zeros_like.default: "zero",
+        ATEN.ones_like.default: "one",
+        ATEN.clone.default: "copy",
+        ATEN.detach.default: "copy",
+        ATEN.rsub.Scalar: "rsub",
     }
-    if target in simple and not (target == aten.rsub.Scalar and len(args) + len(kwargs) > 2):
+    if target in simple and not (target == ATEN.rsub.Scalar and len(args) + len(kwargs) > 2):
         arity = 2 if simple[target] in ("at_least", "rsub") else 1
         return simple[target], args[:arity]
     raise NotElementwise(f"the operation {target} has no kernel form")
