@@ -2,13 +2,13 @@
 its own, and what must hold for every policy, link and number of shards."""
 
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, pairwise
 
 import numpy as np
 import pytest
 
 import tardigrad as tg
-from tardigrad.clusters import Absence, Constant, Network
+from tardigrad.clusters import Absence, Constant, Network, Outage
 from tardigrad.policies import Policy
 from tardigrad.scheduling.validate import validate
 
@@ -159,3 +159,35 @@ def test_every_policy_and_link_with_workers_that_come_and_go(policy: Policy, sha
             elif not policy.needs_clock and policy.asynchronous:
                 assert (start_s[same] == end_s[same]).all()  # no waiting at all
     assert together > 50
+
+
+OUTAGE = Outage(shard=0, stops_s=10.0, returns_s=20.0)
+
+
+def away_while_the_shard_is_stopped(jitter: float, seed: int, link: tg.Every | None = None):
+    """Worker 1 leaves and is back before the shard hears of either."""
+    network = Network(latency_s=0.3, jitter=jitter, outages=(OUTAGE,))
+    absences = (Absence(1, leaves_s=11.0, returns_s=12.0),)
+    cluster = Constant(workers=3, step_s=1.0, network=network, absences=absences)
+    return tg.schedule(tg.Async(), cluster, updates=300, seed=seed, link=link)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_shard_that_was_stopped_answers_the_stay_it_knows(seed: int) -> None:
+    """An old push, answered after the return, must not be taken for the return's own answer."""
+    made = away_while_the_shard_is_stopped(jitter=6.0, seed=seed)
+    version_of = {int(row): k for k, row in enumerate(made.group_rows, start=1)}
+    for worker in range(3):
+        rows = np.nonzero(made.worker == worker)[0].tolist()
+        for before, after in pairwise(rows):
+            returned = worker == 1 and made.end_s[before] < 12.0 <= made.start_s[after]
+            if not returned and before in version_of:
+                assert made.read[after, 0] >= version_of[before]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_who_came_back_gets_the_parameters_whole(seed: int) -> None:
+    """Also where the answer to an earlier stay's push goes out before."""
+    made = away_while_the_shard_is_stopped(jitter=6.0, seed=seed, link=tg.Every(pull=7))
+    first = np.nonzero((made.worker == 1) & (made.start_s >= 12.0))[0][0]
+    assert made.read[first, 0] >= (made.group_time_s < 20.0).sum()

@@ -34,8 +34,9 @@ class ControlLoop:
     other shards can come as far.
 
     A worker's *stays* are numbered, and every message to or from it belongs to one. What it had
-    pushed before it left arrives and is applied, also when it is back by then, but counts for no
-    quota and is not answered; answers, requests and timers of an earlier stay count no more.
+    pushed before it left arrives and is applied, also when it is back by then, but is not answered,
+    and no policy takes it for a worker that has come (`Partial(push=…)` counts gradients, whoever
+    made them); answers, requests and timers of an earlier stay count no more.
     """
 
     def __init__(
@@ -156,10 +157,13 @@ class ControlLoop:
         self._at_shard(shard, at_s, ARRIVAL, kind, (shard, arrival))
 
     def _pull(self, worker: int, shard: int, version: int) -> None:
-        reply: tuple[Any, ...] = (worker, self._stay[worker], shard, version)
+        # The stay that the shard knows of: one that was stopped may not have heard of a return yet.
+        stay = self.push_halves[shard].stays.get(worker, 0)
+        reply: tuple[Any, ...] = (worker, stay, shard, version)
         whole = True
         if self.wire is not None:
-            whole, deviation = self.wire.reply(worker, shard, version, self.now_s)
+            current = stay == self._stay[worker]
+            whole, deviation = self.wire.reply(worker, shard, version, self.now_s, current)
             reply = (*reply, whole, deviation)
         if self.messages is None:
             self._inbox.append(("pull", reply))

@@ -64,10 +64,14 @@ class Wire:
         self._unsent.setdefault(pair, []).append(row)
         return None, False
 
-    def reply(self, worker: int, shard: int, version: int, now_s: float) -> tuple[bool, float]:
-        """Whether a reply carries the parameters, and the deviation that rides on it."""
+    def reply(
+        self, worker: int, shard: int, version: int, now_s: float, current: bool = True
+    ) -> tuple[bool, float]:
+        """Whether a reply carries the parameters, and the deviation that rides on it; `current`
+        unless it is for a stay of the worker that has ended."""
         crosses = self.gate.pull(worker, shard, self._heard[worker])
-        if (worker, shard) in self._fresh:  # one that came back has nothing to compute with
+        # One that came back has nothing to compute with.
+        if current and (worker, shard) in self._fresh:
             self._fresh.discard((worker, shard))
             crosses = True
         deviation = 1.0 if self.deviation is None else self.deviation(shard)
