@@ -1,9 +1,12 @@
 """What layers tell of a model: whether it may draw, and whether samples can see each other."""
 
+from collections.abc import Mapping
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tardigrad.tasks import Data, ModuleTask, Split
 from tardigrad.tasks.cifar import WideResNet, resnet20
 from tardigrad.tasks.images import Normalise
 from tardigrad.tasks.mnist import cnn, mlp
@@ -94,3 +97,16 @@ def test_what_may_draw() -> None:
     for module in (nn.Dropout(0.1), nn.RReLU(), nn.LSTM(2, 2, num_layers=2, dropout=0.1)):
         assert has_random_layers(module)
     assert not any(is_known(m) for m in (Derived(2, 2), hooked(), replaced(), nn.RReLU()))
+
+
+def test_nothing_is_known_of_a_subclass_which_may_compute_another_loss() -> None:
+    class Coupled(ModuleTask):
+        def loss_of(self, params: Mapping[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+            return super().loss_of(params, inputs, targets) + inputs.var(0).sum()
+
+    data = Data(Split(torch.randn(8, 3), torch.randint(0, 2, (8,))))
+    plain, coupled = (
+        kind(nn.Sequential(nn.Linear(3, 2)), "cross_entropy", data, batch_size=2)
+        for kind in (ModuleTask, Coupled)
+    )
+    assert (plain.averages, coupled.averages) == (True, False)

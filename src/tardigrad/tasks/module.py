@@ -235,7 +235,10 @@ class ModuleTask:
 
     @property
     def averages(self) -> bool:
-        """Whether the gradient of several batches as one is known to be the mean of theirs."""
+        """Whether the gradient of several batches as one is known to be the mean of theirs. Of a
+        subclass, which may compute another loss, nothing is known."""
+        if type(self) is not ModuleTask:
+            return False
         train = self.data.train
         dims = keeps_samples_apart(self._module, train.inputs.dim())
         return dims is not None and weighs_equally(self._loss, dims, train.targets)
