@@ -22,6 +22,16 @@ def test_a_moved_module_is_found_with_a_warning(old: str) -> None:
     )
 
 
+def test_a_moved_module_is_the_same_and_keeps_its_name() -> None:
+    with pytest.warns(FutureWarning):
+        old = importlib.import_module("tardigrad.spec.spec")
+    new = importlib.import_module("tardigrad.experiment.spec")
+    assert old.Spec is new.Spec
+    for name in ("experiment", "experiment.spec"):
+        module = importlib.import_module(f"tardigrad.{name}")
+        assert module.__spec__.name == module.__name__ == f"tardigrad.{name}"
+
+
 def test_the_package_that_a_function_hid_is_told_where_it_is_now() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"is now tardigrad\.scheduling"):
         importlib.import_module("tardigrad.schedule.analysis")

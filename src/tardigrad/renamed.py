@@ -32,18 +32,28 @@ class _Moved(MetaPathFinder, Loader):
             return None
         if inner == "schedule":
             raise ModuleNotFoundError(f"{name} is now tardigrad.scheduling", name=name)
-        return ModuleSpec(name, self) if inner in MOVED else None
+        return ModuleSpec(name, self) if _now(inner) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        now = f"tardigrad.{MOVED[spec.name.partition('.')[2]]}"
-        warnings.warn(f"{spec.name} is now {now}", FutureWarning, stacklevel=4)
-        return importlib.import_module(now)
+        now = f"tardigrad.{_now(spec.name.partition('.')[2])}"
+        warnings.warn(f"{spec.name} is now {now}", FutureWarning, stacklevel=2)
+        module = importlib.import_module(now)
+        spec.loader_state = module.__spec__
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has been executed under its own name."""
+        """It has been executed under its own name, which it keeps."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+def _now(inner: str) -> str | None:
+    """Where a module is now; those inside a package that moved are where it is."""
+    first, dot, rest = inner.partition(".")
+    return MOVED[first] + dot + rest if first in MOVED else None
 
 
 def install() -> None:
-    """Once per process."""
+    """Once per process; first, or else what is inside a package that moved is loaded twice."""
     if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
-        sys.meta_path.append(_Moved())
+        sys.meta_path.insert(0, _Moved())

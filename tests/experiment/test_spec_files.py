@@ -11,7 +11,6 @@ from example_spec import EXAMPLE, example
 import tardigrad as tg
 from tardigrad.clusters import CLUSTERS, Gamma
 from tardigrad.experiment import Spec, changed, differences
-from tardigrad.experiment.spec import RATE, STRUCTURE
 from tardigrad.policies import POLICIES
 from tardigrad.rules import RULES
 from tardigrad.rules.rates import RATES, CosineRate, WarmUpRate
@@ -202,7 +201,10 @@ def test_a_spec_without_a_needed_section_says_which() -> None:
 
 
 def test_a_rates_key_of_version_0_1_is_taken_with_a_warning() -> None:
-    data = {"schedule": "cosine", "lr": 0.1, "over": 100}
-    with pytest.warns(FutureWarning, match=r"rule\.lr: the key schedule is now rate"):
-        rate = STRUCTURE.named(RATE, "rule.lr", data)
-    assert rate == CosineRate(0.1, over=100)
+    inner = "after = {rate = 'cosine', lr = 0.1, over = 100}"
+    assert inner in EXAMPLE.replace('"', "'")
+    old = tomllib.loads(EXAMPLE.replace("rate =", "schedule ="))
+    with pytest.warns(FutureWarning, match=r"rule\.lr.*: the key schedule is now rate") as told:
+        spec = Spec.of(old)
+    assert len(told) == 2  # the rate inside the other too
+    assert spec == Spec.of(tomllib.loads(EXAMPLE))

@@ -1,7 +1,8 @@
 """`tardigrad`: all commands together, and what they do with errors."""
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, TextIO
 
 import typer
 
@@ -9,7 +10,7 @@ import tardigrad
 from tardigrad.cli.bench import bench
 from tardigrad.cli.compare import compare
 from tardigrad.cli.compare_real import compare_real
-from tardigrad.cli.console import complain
+from tardigrad.cli.console import complain, tell
 from tardigrad.cli.data import data
 from tardigrad.cli.demo import demo
 from tardigrad.cli.listing import show_list
@@ -61,8 +62,21 @@ def tardigrad_(
         print(context.get_help())
 
 
+def _tell_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """One line: where in the code it arose is of no use at the command line."""
+    tell(f"warning: {message}")
+
+
 def main() -> None:
     """Bad input is one message and exit code 2; a run that diverged, exit code 1."""
+    warnings.showwarning = _tell_warning
     try:
         app(prog_name="tardigrad")
     except Diverged as diverged:

@@ -18,7 +18,7 @@ from tardigrad.engine.choose import Execution
 from tardigrad.engine.execute import Watch, check_splits, divide, drive
 from tardigrad.engine.resume import CHECKPOINT, saved_chunk
 from tardigrad.engine.run import Say
-from tardigrad.experiment.spec import Spec, differences
+from tardigrad.experiment.spec import Spec, differences, with_new_keys
 from tardigrad.recording.folder import PARAMS, RunFolder, check_free
 from tardigrad.rules.rates import Progress
 from tardigrad.scheduling import Schedule
@@ -151,7 +151,7 @@ def save_params(path: Path, run: Run, layout: Layout) -> None:
 
 def check_same(spec: Spec, folder: RunFolder) -> None:
     require(not folder.outcomes(), f"{folder.path} holds a comparison, which cannot be resumed")
-    different = differences(folder.spec(), spec.data())
+    different = differences(with_new_keys(folder.spec()), spec.data())
     require(
         not different,
         f"{folder.path} was started with another spec, so it cannot be resumed with this one: "

@@ -1,6 +1,7 @@
 """An experiment as data: frozen, comparable, and the same thing as a TOML file."""
 
 import tomllib
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -30,7 +31,7 @@ RULE = Registry("rule", RULES)
 POLICY = Registry("policy", POLICIES)
 CLUSTER = Registry("cluster", CLUSTERS)
 LINK = Registry("link", LINKS)
-RATE = Registry("rate", RATES, key="rate", old_key="schedule")
+RATE = Registry("rate", RATES, key="rate")
 STRUCTURE = Structure({Policy: POLICY, Cluster: CLUSTER, LearningRate: RATE})
 
 EVERY_RULE = ("ema", "clip_norm")
@@ -195,7 +196,7 @@ class Spec:
         """From plain data; a section may be a bare name where it needs no arguments."""
         sections = {
             name: {"name": value} if name in SECTIONS and isinstance(value, str) else value
-            for name, value in table("the spec", data).items()
+            for name, value in table("the spec", with_new_keys(data)).items()
         }
         return cls(**STRUCTURE.arguments(cls, "", sections))
 
@@ -254,6 +255,20 @@ def _put(data: dict[str, Plain], keys: list[str], value: Plain, said: str) -> No
         )
         inside = below
     inside[keys[-1]] = value
+
+
+def with_new_keys(data: Plain, path: str = "") -> Plain:
+    """A spec in which learning rates are named by `rate`, as they were by `schedule` in 0.1."""
+    if not isinstance(data, Mapping):
+        return data
+    renamed = {}
+    for name, value in data.items():
+        new = name
+        if name == "schedule" and path.startswith("rule.lr"):
+            new = "rate"
+            warnings.warn(f"{path}: the key schedule is now rate", FutureWarning, stacklevel=2)
+        renamed[new] = with_new_keys(value, join(path, name))
+    return renamed
 
 
 def differences(one: Table, other: Table, path: str = "") -> list[str]:

@@ -6,7 +6,6 @@ type hints are the only description there is.
 
 import inspect
 import types
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -18,13 +17,11 @@ Plain = Any
 
 
 class Registry(NamedTuple):
-    """Named makers of one kind of thing; `key` is where a table says which, `old_key` where it did
-    in version 0.1."""
+    """Named makers of one kind of thing; `key` is where a table says which."""
 
     kind: str
     makers: Mapping[str, Callable[..., Any]]
     key: str = "name"
-    old_key: str = ""
 
 
 class Structure:
@@ -54,10 +51,6 @@ class Structure:
         """The maker that a table names, and the arguments in it."""
         args = {registry.key: data} if isinstance(data, str) else dict(table(path, data))
         known = list(registry.makers)
-        if registry.old_key and registry.old_key in args and registry.key not in args:
-            args[registry.key] = args.pop(registry.old_key)
-            told = f"{path}: the key {registry.old_key} is now {registry.key}"
-            warnings.warn(told, FutureWarning, stacklevel=2)
         require(
             registry.key in args,
             f"{path} does not say which {registry.kind}: "

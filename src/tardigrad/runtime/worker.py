@@ -293,7 +293,8 @@ class Worker:
         loss, grad, buffers = setup.task.gradient(self._view, Turn(self.worker, step, row))
         grad = setup.rule.prepare(grad)
         value = float(loss)
-        finite = math.isfinite(value) and not_finite(grad) is None
+        wrong = not_finite(grad)
+        finite = math.isfinite(value) and wrong is None
         imposed_s = self._imposed(begin.start_s, step)
         self._busy_s += time.perf_counter() - began
         with self._lock:  # a shard that comes back has its claims on slots made anew
@@ -319,8 +320,9 @@ class Worker:
         self._fuse.burn(step, "after_push", after_s=0.05)
         self._refused = 0 if finite else self._refused + 1
         if self._refused == PATIENCE:
-            what, found = ("a gradient", math.nan) if math.isfinite(value) else ("the loss", value)
-            raise Diverged(max(begin.read), self.worker, found, what)
+            if wrong is not None and math.isfinite(value):
+                raise Diverged(max(begin.read), self.worker, wrong, "a gradient")
+            raise Diverged(max(begin.read), self.worker, value)
         return finite
 
     def _wait_for_row(self) -> int:

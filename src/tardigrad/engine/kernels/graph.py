@@ -158,7 +158,7 @@ def _check(graph: fx.GraphModule, size: int) -> None:
         most = max((x.numel() for x in read if isinstance(x, Tensor)), default=0)
         fewer = isinstance(value, Tensor) and value.numel() < most
         error = Reduces if fewer else NotElementwise
-        name = str(node.target).removeprefix("ATEN.").removesuffix(".default")
+        name = str(node.target).removeprefix("aten.").removesuffix(".default")
         wrong.append(error(f"{name} may look at several parameters"))
     if wrong:
         raise next((error for error in wrong if isinstance(error, Reduces)), wrong[0])
