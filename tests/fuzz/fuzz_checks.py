@@ -127,7 +127,7 @@ def check_runs(case: Case, schedule: tg.Schedule | None, folder: Path) -> str:
             check_file(run.schedule, folder)
             again = tg.execute(run.schedule, task, rule, "exact", **case.options)
             same_bits(run, again, "executed from its schedule")
-        check_shards(case, run)
+        check_shards(case, run, rule)
     schedule = run.schedule if isinstance(run, tg.Run) else schedule
     lines: list[str] = []
     if schedule is None:
@@ -224,7 +224,7 @@ def _same_records(run: tg.Run, other: tg.Run, tolerance: float, how: str) -> Non
             assert good, f"{how}: {name} is {one[name]} and {two[name]} at {one['update']}"
 
 
-def check_shards(case: Case, run: tg.Run) -> None:
+def check_shards(case: Case, run: tg.Run, rule: tg.Rule) -> None:
     """Where shards hear of everything at once, more of them change nothing for rules that act on
     each parameter alone."""
     facts = Facts(case, run.schedule)
@@ -236,7 +236,7 @@ def check_shards(case: Case, run: tg.Run) -> None:
         return
     shards = 1 if case.shards > 1 else 2
     other = replace(case, shards=shards, shard_by="slice", measures=(), evaluate_every=0)
-    divided = tg.execute(made(other), case.make_task(), case.make_rule(), "exact", **other.options)
+    divided = tg.execute(made(other), case.make_task(), rule, "exact", **other.options)
     assert torch.equal(divided.params, run.params), f"{shards} shards are not {case.shards}"
 
 
