@@ -1,0 +1,184 @@
+"""What workers and shards tell each other, what happens at a shard, and what it decides.
+
+Plain data. `life` counts the processes that have been a worker, one after the other; `epoch` is the
+number under which a shard's process was made, and grows with every one of them in a run.
+"""
+
+from typing import NamedTuple
+
+NO_ROW = -1
+
+
+class PushHeader(NamedTuple):
+    """The header of a gradient. It always travels, with or without numbers behind it."""
+
+    row: int
+    worker: int
+    step: int
+    stamp: int
+    read: tuple[int, ...]
+    """The version of every shard in its view,"""
+    epochs: tuple[int, ...]
+    """and the epoch of the process that gave it."""
+    start_s: float
+    end_s: float
+    loss: float
+    finite: bool
+    """False: the worker found a NaN or an infinity in the gradient, and sends no numbers."""
+
+
+class VersionRequest(NamedTuple):
+    """Asks for a shard's version as soon as it is at least this one."""
+
+    at_least: int
+
+
+class RowRequest(NamedTuple):
+    """Asks shard 0 for the row of this step, which starts without a release of shard 0."""
+
+    step: int
+
+
+class Confirmation(NamedTuple):
+    """Says nothing but what stands in every message: what was heard and is kept."""
+
+
+WorkerBody = PushHeader | VersionRequest | RowRequest | Confirmation
+
+
+class FromWorker(NamedTuple):
+    """A worker's message to a shard: number `number` of this life. A shard takes them in order."""
+
+    worker: int
+    life: int
+    number: int
+    heard: int
+    """The last release of this shard that the worker has taken."""
+    at: int
+    """The version of this shard that it is computing at, or else has;"""
+    have: int
+    """and the one it has. What was heard and is neither, it will not read again."""
+    body: WorkerBody
+
+
+class Hello(NamedTuple):
+    """Asks a shard to say again what this worker has not heard. Not logged."""
+
+    worker: int
+    life: int
+    heard: int
+
+
+class Released(NamedTuple):
+    """A version for a worker: number `sequence` of this shard's releases to it."""
+
+    worker: int
+    sequence: int
+    version: int
+
+
+class FromShard(NamedTuple):
+    """A shard's message to a worker: an acknowledgement, a row, releases, or all of them."""
+
+    shard: int
+    epoch: int
+    worker: int
+    life: int
+    acked: int
+    """The last of the worker's messages that is in the log."""
+    step: int
+    row: int
+    """The row of that step, where it has been given."""
+    releases: tuple[Released, ...]
+
+
+# What is decided at a shard.
+
+
+class Applied(NamedTuple):
+    rows: tuple[int, ...]
+    scale: float
+
+
+class Dropped(NamedTuple):
+    row: int
+    reason: str
+
+
+class RowGiven(NamedTuple):
+    """The row of a worker's next gradient; shard 0 hands them out."""
+
+    worker: int
+    step: int
+    row: int
+
+
+class TimerSet(NamedTuple):
+    seconds: float
+    token: int
+
+
+Decision = Released | Applied | Dropped | RowGiven | TimerSet
+
+
+# What happens at a shard, as it is logged.
+
+
+class Came(NamedTuple):
+    """A worker's message."""
+
+    message: FromWorker
+
+
+class Rang(NamedTuple):
+    """A timer has run out."""
+
+    token: int
+
+
+class Joined(NamedTuple):
+    worker: int
+    life: int
+
+
+class Left(NamedTuple):
+    worker: int
+
+
+class Replaced(NamedTuple):
+    """Another process is the worker now; messages of earlier ones are void."""
+
+    worker: int
+    life: int
+
+
+class Completed(NamedTuple):
+    """A dead worker's gradient that other shards have, computed again for this one."""
+
+    header: PushHeader
+
+
+class RowLost(NamedTuple):
+    """A gradient of a worker that is leaving, which came to other shards only."""
+
+    header: PushHeader
+
+
+class Fenced(NamedTuple):
+    """A shard is being replaced by the process of this epoch: no view of an earlier one counts."""
+
+    shard: int
+    epoch: int
+
+
+class Reinstated(NamedTuple):
+    """It is there, and goes on from this version; views of its predecessor count up to it."""
+
+    shard: int
+    epoch: int
+    version: int
+
+
+Event = Came | Rang | Joined | Left | Replaced | Completed | RowLost | Fenced | Reinstated
+
+MEMBERSHIP = (Joined, Left)

@@ -1,0 +1,356 @@
+"""A shard among processes that die and a network that loses, repeats and delays.
+
+Its state is a function of the events it has handled, so feeding a shard's log again gives the same
+state, decision by decision. Whoever drives it logs an event with its decisions before anything that
+follows from it leaves; what is to be said to a worker can then be asked for as often as needed.
+
+To each worker there is a channel in each direction. A worker's messages are numbered, and taken in
+order. Releases are numbered too, and the worker takes them in order. At most `WINDOW` of them are
+on their way: a worker that hears nothing gets the newest version when it does, and pins no more.
+
+At shard 0 it hands out *rows*: the number of each worker's next gradient, told with the release
+that lets it start, or when asked. Rows are numbered in the order in which shard 0 gives them, which
+is the order of starts but for the time a message takes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from tardigrad.policies import Arrival, Policy
+from tardigrad.protocol.messages import (
+    NO_ROW,
+    Applied,
+    Came,
+    Completed,
+    Confirmation,
+    Decision,
+    Dropped,
+    Event,
+    Fenced,
+    FromShard,
+    FromWorker,
+    Joined,
+    Left,
+    PushHeader,
+    Rang,
+    Reinstated,
+    Released,
+    Replaced,
+    RowGiven,
+    RowLost,
+    RowRequest,
+    TimerSet,
+    VersionRequest,
+)
+from tardigrad.protocol.shard import ShardControl, ShardOutputs
+from tardigrad.protocol.worker_session import ShardBeginning
+
+NOT_FINITE = "not finite"
+LOST = "lost with its worker"
+
+WINDOW = 3
+"""Releases to a worker that it may not have heard. One that starts a step, one that came during it,
+one on its way: fewer would hold up policies that broadcast; each pins a version."""
+
+
+class Refused(ValueError):
+    """A push that no correct worker sends."""
+
+
+class Admission(Enum):
+    NEW = "new"
+    """To be handled as an event."""
+    AGAIN = "again"
+    """It is in the log: to be acknowledged again."""
+    VOID = "void"
+    """Of another life, before its turn, or at a view that does not count (yet): not answered."""
+
+
+@dataclass
+class WorkerChannel:
+    """What a shard knows of one worker."""
+
+    life: int = 0
+    number: int = -1
+    """The last message of this life."""
+    step: int = -1
+    """The last step that came, in any life,"""
+    last: PushHeader | None = None
+    """and its header."""
+    heard: int = -1
+    sequence: int = -1
+    """The last release."""
+    answered_from: int = 0
+    """Releases from here on were made after the last push."""
+    kept: list[Released] = field(default_factory=list)
+    """Those it may still compute at, or has not confirmed."""
+    waiting: bool = False
+    """Whether it is to get the version of the moment as soon as it has heard enough."""
+
+
+class ChannelEnd(NamedTuple):
+    """A shard's end of a channel, for whoever takes a worker's place."""
+
+    step: int
+    heard: int
+    last: PushHeader | None
+
+
+class ShardSession:
+    """`rows` are the headers that came and are neither applied nor dropped yet."""
+
+    def __init__(
+        self, policy: Policy, shard: int, shards: int, workers: Iterable[int], updates: int
+    ) -> None:
+        members = sorted(workers)
+        self.shard = shard
+        self.shards = shards
+        self.control = ShardControl(policy, shard, members, updates, self._outputs())
+        self.rows: dict[int, PushHeader] = {}
+        self.timers: list[tuple[int, float]] = []
+        """(token, due at) of every timer that has not run out."""
+        self.channels: dict[int, WorkerChannel] = {}
+        self.lives: dict[int, int] = {}
+        """Of every worker that ever was."""
+        self.readers: Counter[int] = Counter()
+        """How many releases that are kept a version stands in: it may still be computed at."""
+        self._fences = [0] * shards
+        """The lowest epoch of each shard whose views count;"""
+        self._begun: list[list[tuple[int, int]]] = [[] for _ in range(shards)]
+        """of an earlier one those up to where each later (epoch, version) began."""
+        self._given: dict[int, tuple[int, int]] = {}
+        self._next_row = 0
+        self._decided: list[Decision] = []
+        for worker in members:
+            self._welcome(worker, 0)
+            self._released(shard, worker, 0, 0.0)
+        self._decided = []
+
+    def _outputs(self) -> ShardOutputs:
+        return ShardOutputs(
+            applied=self._applied,
+            dropped=self._dropped,
+            released=self._released,
+            timer=self._timer_set,
+            ended=lambda shard: None,
+        )
+
+    @property
+    def version(self) -> int:
+        return self.control.version
+
+    @property
+    def updates(self) -> int:
+        assert self.control.updates is not None
+        return self.control.updates
+
+    @property
+    def done(self) -> bool:
+        return self.control.done
+
+    # What comes in.
+
+    def admit(self, message: FromWorker) -> Admission:
+        """Whether a message is to be handled. Refuses what cannot be; nothing changes."""
+        channel = self.channels.get(message.worker)
+        if channel is None or message.life != channel.life:
+            return Admission.VOID
+        if message.number <= channel.number:
+            return Admission.AGAIN
+        if message.number > channel.number + 1:
+            return Admission.VOID
+        if isinstance(message.body, PushHeader):
+            if not self._counts(message.body):
+                return Admission.VOID
+            self._check(message.body, channel)
+        return Admission.NEW
+
+    def _counts(self, push: PushHeader) -> bool:
+        """Whether its view is one that shards stand by."""
+        for shard, (epoch, version) in enumerate(zip(push.epochs, push.read, strict=True)):
+            if epoch < self._fences[shard]:
+                later = [begun for begun in self._begun[shard] if begun[0] > epoch]
+                there = any(begun[0] == self._fences[shard] for begun in later)
+                if not there or version > min(begun[1] for begun in later):
+                    return False
+        return True
+
+    def _check(self, push: PushHeader, channel: WorkerChannel) -> None:
+        who = f"worker {push.worker}, step {push.step}, at shard {self.shard}"
+        if push.step != channel.step + 1:
+            raise Refused(f"push refused: {who}: its next step is {channel.step + 1}")
+        if len(push.read) != self.shards:
+            raise Refused(
+                f"push refused: {who}: it names {len(push.read)} versions for {self.shards} shards"
+            )
+        read = push.read[self.shard]
+        kept = {released.version for released in channel.kept}
+        if read not in kept:
+            raise Refused(
+                f"push refused: {who}: it says it read version {read}, but this shard is at "
+                f"version {self.version} and has sent it {sorted(kept)}"
+            )
+
+    def handle(self, event: Event, now_s: float) -> list[Decision]:
+        """What follows from this event, in order; the session is then as after it."""
+        decided: list[Decision] = []
+        self._decided = decided
+        match event:
+            case Came(message):
+                self._came(message, now_s)
+            case Rang(token):
+                self.timers.remove(next(timer for timer in self.timers if timer[0] == token))
+                if not self.done:
+                    self.control.timer(token, now_s)
+            case Joined(worker, life):
+                self._welcome(worker, life)
+                self.control.join(worker, now_s)
+            case Left(worker):
+                for released in self.channels.pop(worker).kept:
+                    self._unread(released)
+                self.control.leave(worker, now_s)
+            case Replaced(worker, life):
+                self._replaced(self.channels[worker], life)
+                self.lives[worker] = life
+            case Completed(header):
+                channel = self.channels[header.worker]
+                heard = [r.sequence for r in channel.kept if r.version == header.read[self.shard]]
+                channel.heard = max([channel.heard, *heard])
+                self._pushed(header, channel, now_s)
+            case RowLost(header):
+                decided.append(Dropped(header.row, LOST))
+            case Fenced(shard, epoch):
+                self._fences[shard] = max(epoch, self._fences[shard])
+            case Reinstated(shard, epoch, version):
+                self.reinstate(shard, epoch, version)
+        return decided
+
+    def reinstate(self, shard: int, epoch: int, version: int) -> None:
+        """The process of this epoch goes on from a version."""
+        self._fences[shard] = max(epoch, self._fences[shard])
+        if (epoch, version) not in self._begun[shard]:
+            self._begun[shard].append((epoch, version))
+
+    def _came(self, message: FromWorker, now_s: float) -> None:
+        channel = self.channels[message.worker]
+        channel.number, channel.heard = message.number, max(channel.heard, message.heard)
+        match message.body:
+            case PushHeader() as push:
+                self._pushed(push, channel, now_s)
+            case VersionRequest(at_least):
+                self.control.request(message.worker, at_least, now_s)
+            case RowRequest():
+                self._give_row(message.worker, channel)
+            case Confirmation():
+                pass
+        kept = []
+        for released in channel.kept:
+            if (
+                released.sequence > channel.heard
+                or released.sequence == channel.sequence
+                or released.version in (message.at, message.have)
+            ):
+                kept.append(released)
+            else:
+                self._unread(released)
+        channel.kept = kept
+        if channel.waiting and channel.sequence - channel.heard < WINDOW:
+            self._released(self.shard, message.worker, self.version, now_s)
+
+    def _pushed(self, push: PushHeader, channel: WorkerChannel, now_s: float) -> None:
+        channel.step, channel.last = push.step, push
+        channel.answered_from = channel.sequence + 1
+        if not push.finite:
+            # The policy never hears of it: the worker tries its next batch at the same view.
+            self._decided.append(Dropped(push.row, NOT_FINITE))
+            self._give_row(push.worker, channel)
+            return
+        arrival = Arrival(push.row, push.worker, push.step, push.stamp, push.read[self.shard])
+        if self.done:
+            self.control.header(arrival, now_s)
+        else:
+            self.rows[push.row] = push
+            self.control.push(arrival, now_s)
+
+    @staticmethod
+    def _replaced(channel: WorkerChannel, life: int) -> None:
+        """The new process hears what the old one had not confirmed; and the last answer to its last
+        push, even if confirmed, because the old one cannot have pushed what it computed at it."""
+        channel.life, channel.number = life, -1
+        if channel.sequence >= channel.answered_from:
+            channel.heard = min(channel.heard, channel.sequence - 1)
+
+    # What is decided.
+
+    def _applied(self, shard: int, rows: Sequence[int], scale: float, now_s: float) -> None:
+        for row in rows:
+            del self.rows[row]
+        self._decided.append(Applied(tuple(rows), scale))
+
+    def _dropped(self, shard: int, row: int, reason: str, now_s: float) -> None:
+        del self.rows[row]
+        self._decided.append(Dropped(row, reason))
+
+    def _released(self, shard: int, worker: int, version: int, now_s: float) -> None:
+        channel = self.channels.get(worker)
+        if channel is None:
+            return  # it has left in the meantime
+        if channel.sequence - channel.heard >= WINDOW:
+            channel.waiting = True
+            return
+        channel.waiting = False
+        channel.sequence += 1
+        released = Released(worker, channel.sequence, version)
+        channel.kept.append(released)
+        self.readers[version] += 1
+        self._decided.append(released)
+        self._give_row(worker, channel)
+
+    def _unread(self, released: Released) -> None:
+        self.readers[released.version] -= 1
+        if not self.readers[released.version]:
+            del self.readers[released.version]
+
+    def _timer_set(self, shard: int, seconds: float, token: int, now_s: float) -> None:
+        self.timers.append((token, now_s + seconds))
+        self._decided.append(TimerSet(seconds, token))
+
+    def _give_row(self, worker: int, channel: WorkerChannel) -> None:
+        """The row of this worker's next gradient: given once, told as often as needed."""
+        step = channel.step + 1
+        if self.shard == 0 and self._given.get(worker, (-1, 0))[0] != step:
+            self._given[worker] = (step, self._next_row)
+            self._decided.append(RowGiven(worker, step, self._next_row))
+            self._next_row += 1
+
+    def _welcome(self, worker: int, life: int) -> None:
+        self.channels[worker] = WorkerChannel(life)
+        self.lives[worker] = life
+
+    # What goes out.
+
+    def answer(self, epoch: int, worker: int, after: int | None) -> FromShard:
+        """What to tell a worker: what is acknowledged, its row, and its releases after number
+        `after`; None: no releases."""
+        channel = self.channels[worker]
+        releases: tuple[Released, ...] = ()
+        if after is not None:
+            releases = tuple(r for r in channel.kept if r.sequence > max(after, channel.heard))
+        step, row = self._given.get(worker, (-1, NO_ROW))
+        return FromShard(
+            self.shard, epoch, worker, channel.life, channel.number, step, row, releases
+        )
+
+    def end(self, worker: int) -> ChannelEnd:
+        channel = self.channels[worker]
+        return ChannelEnd(channel.step, channel.heard, channel.last)
+
+    def beginning(self, epoch: int) -> dict[int, ShardBeginning]:
+        """What workers are told of the process of this epoch, which has just been made."""
+        return {
+            worker: ShardBeginning(epoch, self.version, c.life, c.number, c.sequence)
+            for worker, c in self.channels.items()
+        }

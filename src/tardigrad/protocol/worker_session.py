@@ -1,0 +1,383 @@
+"""A worker among processes that die and a network that loses, repeats and delays.
+
+Whoever drives it hands in what shards say and what was computed, and does what `outputs` say. The
+numbers themselves stay with the driver: a release comes with a payload that is only passed on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tardigrad.policies import Policy
+from tardigrad.protocol.messages import (
+    NO_ROW,
+    Confirmation,
+    FromShard,
+    FromWorker,
+    Hello,
+    PushHeader,
+    Released,
+    RowRequest,
+    VersionRequest,
+    WorkerBody,
+)
+from tardigrad.protocol.worker import WorkerControl, WorkerOutputs
+
+CONFIRM = 2
+"""Releases that a worker takes before it confirms them to a shard with a message of their own. One
+rides on the push that follows it; shards let `WINDOW` of them go."""
+
+
+class Send(NamedTuple):
+    """Tell a shard; a push of a finite gradient has its numbers behind it."""
+
+    shard: int
+    message: FromWorker
+
+
+class Compute(NamedTuple):
+    """Compute a gradient at the view that these payloads complete."""
+
+    row: int
+    step: int
+    stamp: int
+    read: tuple[int, ...]
+    fresh: dict[int, Any]
+    """Payloads of versions that came since the last start, by shard."""
+    start_s: float
+
+
+class Discard(NamedTuple):
+    """A payload that is not needed."""
+
+    payload: Any
+
+
+class Forget(NamedTuple):
+    """Every shard has this step's gradient in its log."""
+
+    step: int
+
+
+class WorkerTimer(NamedTuple):
+    seconds: float
+    token: int
+
+
+WorkerOutput = Send | Compute | Discard | Forget | WorkerTimer
+
+
+class WorkerStart(NamedTuple):
+    """Where a worker's process begins.
+
+    A new worker begins at step 0: with a row, at version 0 of every shard; without, when every
+    shard has released it. One that takes a dead one's place goes on at `step`.
+    """
+
+    worker: int
+    life: int
+    step: int
+    row: int
+    heard: tuple[int, ...]
+    """The last release of each shard that is not to be taken again."""
+    epochs: tuple[int, ...]
+
+
+class ShardBeginning(NamedTuple):
+    """Where a shard's new process goes on, as far as one worker is concerned."""
+
+    epoch: int
+    version: int
+    life: int
+    """The worker's life that the shard knows of,"""
+    number: int
+    """the last of its messages that is in the log,"""
+    sequence: int
+    """and the last release to it."""
+
+
+class WorkerStatus(NamedTuple):
+    """`quiet`: it computes nothing, and every shard has all it said."""
+
+    quiet: bool
+    step: int
+    """Of its next gradient."""
+
+
+@dataclass
+class _ShardChannel:
+    """What a worker knows of one shard."""
+
+    epoch: int
+    heard: int
+    confirmed: int
+    acked: int = -1
+    number: int = -1
+    unacked: list[FromWorker] = field(default_factory=list)
+    early: dict[int, tuple[Released, Any]] = field(default_factory=dict)
+    """Releases that came before their turn, by sequence."""
+    have_epoch: int = 0
+    """Of the process that gave the version it has."""
+    newest: int = 0
+    """The newest version it knows of."""
+
+
+class WorkerSession:
+    """One life of a worker."""
+
+    def __init__(self, policy: Policy, shards: int, updates: int, start: WorkerStart) -> None:
+        self.worker, self.life = start.worker, start.life
+        self.updates = updates
+        self.control = WorkerControl(
+            policy,
+            start.worker,
+            shards,
+            updates,
+            WorkerOutputs(self._start, self._request, self._timer_set),
+        )
+        self.control.step = start.step
+        self._start_row = start.row
+        self._channels = [
+            _ShardChannel(epoch, heard, heard, have_epoch=epoch)
+            for epoch, heard in zip(start.epochs, start.heard, strict=True)
+        ]
+        self._row = (start.step, start.row) if start.row != NO_ROW else (-1, NO_ROW)
+        self._asked_row = -1
+        """The step whose row shard 0 was asked for."""
+        self._begun: _Begun | None = None
+        """A gradient to be computed, or that is being computed."""
+        self._computing = False
+        self._fresh: dict[int, Any] = {}
+        self._arriving: _Arriving | None = None
+        self._held = False
+        self._stopped = False
+        self._out: list[WorkerOutput] = []
+
+    # Events.
+
+    def begin(self, now_s: float) -> list[WorkerOutput]:
+        if self._start_row != NO_ROW:
+            self.control.begin(now_s)
+        elif self.life:
+            self.control.replaced(now_s)
+        else:
+            self.control.half.rejoined()
+        return self._outputs()
+
+    def hear(self, message: FromShard, payloads: Sequence[Any], now_s: float) -> list[WorkerOutput]:
+        """What a shard says; `payloads` are the numbers of its releases."""
+        channel = self._channels[message.shard]
+        if message.life != self.life or message.epoch != channel.epoch:
+            self._out += [Discard(payload) for payload in payloads]
+            return self._outputs()
+        self._acknowledged(message.shard, message.acked)
+        if message.row != NO_ROW and message.step == self.control.step:
+            self._row = (message.step, message.row)
+        for released, payload in zip(message.releases, payloads, strict=True):
+            if released.sequence <= channel.heard or released.sequence in channel.early:
+                self._out.append(Discard(payload))
+            else:
+                channel.early[released.sequence] = (released, payload)
+        while channel.early and self._take(message.shard, now_s):
+            pass
+        if channel.heard - channel.confirmed >= CONFIRM:
+            self._send(message.shard, Confirmation())
+        self._go(now_s)
+        return self._outputs()
+
+    def computed(self, loss: float, finite: bool, end_s: float, now_s: float) -> list[WorkerOutput]:
+        """The gradient is there, and is pushed.
+
+        One that is NaN or infinite is pushed as a header only and dropped by every shard; no policy
+        hears of it, because the worker tries its next batch at the same view.
+        """
+        begun = self._begun
+        assert begun is not None
+        step = self.control.step
+        header = PushHeader(
+            begun.row,
+            self.worker,
+            step,
+            begun.stamp,
+            begun.read,
+            begun.epochs,
+            begun.start_s,
+            end_s,
+            loss,
+            finite,
+        )
+        self.control.step = step + 1
+        self._computing = False
+        self._begun = None if finite else begun._replace(row=NO_ROW, start_s=now_s)
+        if finite:
+            self.control.finished(now_s)
+        for shard in range(len(self._channels)):
+            self._send(shard, header)
+        if finite and not self.control.half.waits:
+            self.control.go_on(now_s)
+        self._go(now_s)
+        return self._outputs()
+
+    def timer(self, token: int, now_s: float) -> list[WorkerOutput]:
+        self.control.timer(token, now_s)
+        self._go(now_s)
+        return self._outputs()
+
+    def hold(self) -> None:
+        """Start nothing until `go_on`."""
+        self._held = True
+
+    def go_on(self, now_s: float) -> list[WorkerOutput]:
+        if self._held:
+            self._held = False
+            if self._begun is not None and not self._computing:
+                self._begun = self._begun._replace(start_s=now_s)
+        self._go(now_s)
+        return self._outputs()
+
+    def stop(self) -> None:
+        """Start nothing more."""
+        self._stopped = True
+
+    def replaced_shard(self, shard: int, began: ShardBeginning) -> bool:
+        """The shard is another process now. False: this worker has heard of things that did not
+        happen, and cannot go on; another life has to."""
+        channel = self._channels[shard]
+        if began.epoch <= channel.epoch:
+            return True
+        if (
+            began.life != self.life
+            or channel.heard > began.sequence
+            or channel.acked > began.number
+            or channel.newest > began.version
+        ):
+            return False
+        channel.epoch = began.epoch
+        self._out += [Discard(payload) for _, payload in channel.early.values()]
+        channel.early.clear()
+        return True
+
+    def again(self, shard: int) -> list[FromWorker | Hello]:
+        """What to say to a shard that may have missed it, or whose answers may be lost."""
+        channel = self._channels[shard]
+        return [*channel.unacked, Hello(self.worker, self.life, channel.heard)]
+
+    @property
+    def status(self) -> WorkerStatus:
+        unsaid = any(channel.unacked for channel in self._channels)
+        return WorkerStatus(not self._computing and not unsaid, self.control.step)
+
+    @property
+    def idle(self) -> bool:
+        return not self._computing
+
+    # What follows.
+
+    def _outputs(self) -> list[WorkerOutput]:
+        out, self._out = self._out, []
+        return out
+
+    def _take(self, shard: int, now_s: float) -> bool:
+        """The next release in turn, if it is there."""
+        channel = self._channels[shard]
+        entry = channel.early.pop(channel.heard + 1, None)
+        if entry is None:
+            return False
+        released, payload = entry
+        channel.heard = released.sequence
+        channel.newest = max(channel.newest, released.version)
+        self._arriving = _Arriving(shard, released.version, self.control.have[shard], payload)
+        self.control.pulled(shard, released.version, now_s)
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        """The version that has just come is in the view from now on, or is not wanted."""
+        if self._arriving is None:
+            return
+        (shard, version, before, payload), self._arriving = self._arriving, None
+        if self.control.have[shard] == version >= before:
+            self._channels[shard].have_epoch = self._channels[shard].epoch
+            if shard in self._fresh:
+                self._out.append(Discard(self._fresh[shard]))
+            self._fresh[shard] = payload
+        else:
+            self._out.append(Discard(payload))
+
+    def _start(self, worker: int, stamp: int, now_s: float) -> None:
+        self._settle()
+        if min(channel.newest for channel in self._channels) >= self.updates:
+            return  # every shard is done: nobody would apply it
+        read = tuple(self.control.have)
+        epochs = tuple(channel.have_epoch for channel in self._channels)
+        self._begun = _Begun(stamp, read, epochs, self._fresh, now_s)
+        self._fresh = {}
+
+    def _go(self, now_s: float) -> None:
+        """Compute what is begun, as soon as it has a row."""
+        begun, step = self._begun, self.control.step
+        if begun is None or self._computing or self._held or self._stopped:
+            return
+        known, row = self._row
+        if known != step:
+            if self._asked_row != step:
+                self._asked_row = step
+                self._send(0, RowRequest(step))
+            return
+        self._computing = True
+        self._begun = begun._replace(row=row, fresh={})
+        self._out.append(Compute(row, step, begun.stamp, begun.read, begun.fresh, begun.start_s))
+
+    def _request(self, worker: int, shard: int, at_least: int, now_s: float) -> None:
+        self._settle()
+        self._send(shard, VersionRequest(at_least))
+
+    def _timer_set(self, worker: int, seconds: float, token: int, now_s: float) -> None:
+        self._out.append(WorkerTimer(seconds, token))
+
+    def _send(self, shard: int, body: WorkerBody) -> None:
+        channel, have = self._channels[shard], self.control.have[shard]
+        at = have if self._begun is None else self._begun.read[shard]
+        channel.number += 1
+        channel.confirmed = channel.heard
+        message = FromWorker(self.worker, self.life, channel.number, channel.heard, at, have, body)
+        channel.unacked.append(message)
+        self._out.append(Send(shard, message))
+
+    def _acknowledged(self, shard: int, acked: int) -> None:
+        channel = self._channels[shard]
+        if acked <= channel.acked:
+            return
+        channel.acked = acked
+        done = [message for message in channel.unacked if message.number <= acked]
+        channel.unacked = channel.unacked[len(done) :]
+        for message in done:
+            if isinstance(message.body, PushHeader):
+                step = message.body.step
+                if not any(_pushes(other, step) for other in self._channels):
+                    self._out.append(Forget(step))
+
+
+class _Begun(NamedTuple):
+    """A gradient whose view is fixed."""
+
+    stamp: int
+    read: tuple[int, ...]
+    epochs: tuple[int, ...]
+    fresh: dict[int, Any]
+    start_s: float
+    row: int = NO_ROW
+
+
+class _Arriving(NamedTuple):
+    shard: int
+    version: int
+    before: int
+    payload: Any
+
+
+def _pushes(channel: _ShardChannel, step: int) -> bool:
+    return any(
+        isinstance(message.body, PushHeader) and message.body.step == step
+        for message in channel.unacked
+    )
