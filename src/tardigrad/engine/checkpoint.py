@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load, save, save_file
 from torch import Tensor
 
 FORMAT = "tardigrad-checkpoint-1"
@@ -25,6 +25,26 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
     with open(partial, "rb") as file:
         os.fsync(file.fileno())
     os.replace(partial, path)
+
+
+def checkpoint_bytes(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bytes:
+    """What `save_checkpoint` writes."""
+    copies = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+    data: bytes = save(copies, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+    return data
+
+
+def checkpoint_from_bytes(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        length = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+        # Copied to where torch aligns them, see `load_checkpoint`.
+        tensors = {key: tensor.clone() for key, tensor in load(data).items()}
+    except (SafetensorError, ValueError) as error:
+        raise ValueError(f"{name} is not a whole checkpoint: {error}") from error
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{name} is not a {FORMAT} file")
+    return tensors, json.loads(metadata["facts"])
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -89,13 +89,22 @@ class LogEntry(NamedTuple):
     decided: list[Decision]
 
 
+class LoggedDigest(NamedTuple):
+    """Of θ at a version."""
+
+    version: int
+    digest: str
+    after: int
+    """How many entries stand before it."""
+
+
 @dataclass
 class ShardLog:
     """What one process has written."""
 
     opening: Opening | None = None
     entries: list[LogEntry] = field(default_factory=list)
-    digests: list[tuple[int, str]] = field(default_factory=list)
+    digests: list[LoggedDigest] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     """The bytes up to the end of each entry."""
     size: int = 0
@@ -140,7 +149,7 @@ def _take(log: ShardLog, record: list[Any], end: int) -> None:
             raise ValueError(f"its format is {record[1]}, this version reads {FORMAT}")
         log.opening = Opening(*record[2:])
     elif kind == DIGEST:
-        log.digests.append((record[1], record[2]))
+        log.digests.append(LoggedDigest(record[1], record[2], len(log.entries)))
     else:
         *event, now_s, decided = record
         log.entries.append(LogEntry(_event(event), now_s, [_decision(d) for d in decided]))

@@ -1,0 +1,114 @@
+"""A run's files, behind an interface of seven functions, so that a simulated disk can fail."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+
+class Disk(Protocol):
+    """Names are relative, with `/` between folders."""
+
+    def append(self, name: str, data: bytes) -> None:
+        """All of it. Where that fails, a part of it may be there, and the caller writes no more."""
+
+    def sync(self, name: str) -> None:
+        """What was appended survives loss of power, and other machines see it."""
+
+    def read(self, name: str) -> bytes | None:
+        """None where there is no such file."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        """A new file, synced; False where there is one. Of two that try, one succeeds."""
+
+    def replace(self, name: str, data: bytes) -> None:
+        """A whole file, synced, in the place of the old one or none."""
+
+    def names(self, prefix: str) -> list[str]:
+        """Files that begin so, sorted."""
+
+    def remove(self, prefix: str) -> None:
+        """Files that begin so."""
+
+
+class FolderDisk:
+    """A folder; on a cluster, one that all nodes see."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._open: dict[str, int] = {}
+
+    def append(self, name: str, data: bytes) -> None:
+        file = self._open.get(name)
+        if file is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            file = self._open[name] = os.open(self.folder / name, flags, 0o644)
+        written = os.write(file, data)
+        if written != len(data):
+            raise OSError(f"{self.folder / name}: only {written} of {len(data)} bytes were written")
+
+    def sync(self, name: str) -> None:
+        file = self._open.get(name)
+        if file is not None:
+            os.fdatasync(file)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Written beside and linked to its name, so that it is never seen empty."""
+        path = self.folder / name
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        self._write(partial, data)
+        try:
+            os.link(partial, path)
+        except FileExistsError:
+            return False
+        finally:
+            partial.unlink()
+        self._sync_folder(path.parent)
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        self._write(partial, data)
+        os.replace(partial, path)
+        self._sync_folder(path.parent)
+
+    def names(self, prefix: str) -> list[str]:
+        found = (p for p in self.folder.rglob("*") if p.is_file() and p.suffix != ".partial")
+        names = (path.relative_to(self.folder).as_posix() for path in found)
+        return sorted(name for name in names if name.startswith(prefix))
+
+    def remove(self, prefix: str) -> None:
+        whole = self.folder / prefix
+        if whole.is_dir():
+            shutil.rmtree(whole)
+            return
+        for name in self.names(prefix):
+            (self.folder / name).unlink()
+
+    def close(self) -> None:
+        for file in self._open.values():
+            os.close(file)
+        self._open = {}
+
+    @staticmethod
+    def _write(path: Path, data: bytes) -> None:
+        with open(path, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @staticmethod
+    def _sync_folder(folder: Path) -> None:
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)

@@ -1,0 +1,166 @@
+"""From the shards' logs to one Schedule.
+
+Each log is in order; between them only causes count: an update comes after every version that its
+gradients had read. Among what may come next, the earliest by the shards' clocks does, so that the
+order is the one that happened wherever clocks agree. Joins and leaves stand in every log; they come
+when all logs have reached them (releases are held around them, so none has to wait for a
+consequence of itself).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tardigrad.protocol.log import LogEntry
+from tardigrad.protocol.messages import (
+    MEMBERSHIP,
+    Applied,
+    Came,
+    Completed,
+    Dropped,
+    Joined,
+    PushHeader,
+    Released,
+    RowGiven,
+    RowLost,
+)
+from tardigrad.recording.shard_logs import ShardStory
+from tardigrad.scheduling import Recorder, Schedule
+
+
+class Merged(NamedTuple):
+    schedule: Schedule
+    losses: list[float]
+    """The mean batch loss of each update of shard 0."""
+    origin_s: float
+    """The schedule's time 0, the start of the first gradient, on the run's own clock."""
+
+
+class LogMerger:
+    """Steps through the logs in an order in which they could have happened."""
+
+    def __init__(self, logs: Sequence[Sequence[LogEntry]], versions: Sequence[int]) -> None:
+        self.logs = logs
+        self.position = [0] * len(logs)
+        self.versions = list(versions)
+
+    def next(self) -> list[int]:
+        """The shards whose next entry comes now: one, or all for a join or a leave; [] at the end.
+
+        The caller handles the entries and then calls `advance` for each shard.
+        """
+        ready: list[tuple[float, int]] = []
+        waiting = 0
+        for shard, entries in enumerate(self.logs):
+            at = self.position[shard]
+            if at == len(entries):
+                continue
+            entry = entries[at]
+            if isinstance(entry.event, MEMBERSHIP):
+                waiting += 1
+            elif self._caused(entry):
+                ready.append((entry.now_s, shard))
+        if ready:
+            return [min(ready)[1]]
+        return list(range(len(self.logs))) if waiting == len(self.logs) else []
+
+    def entry(self, shard: int) -> LogEntry:
+        return self.logs[shard][self.position[shard]]
+
+    def advance(self, shard: int) -> None:
+        decided = self.entry(shard).decided
+        self.versions[shard] += sum(isinstance(d, Applied) for d in decided)
+        self.position[shard] += 1
+
+    @property
+    def finished(self) -> bool:
+        return all(p == len(logs) for p, logs in zip(self.position, self.logs, strict=True))
+
+    def _caused(self, entry: LogEntry) -> bool:
+        push = pushed(entry)
+        return push is None or all(
+            version <= here for version, here in zip(push.read, self.versions, strict=True)
+        )
+
+
+def pushed(entry: LogEntry) -> PushHeader | None:
+    """The header of the gradient that came, if one did."""
+    match entry.event:
+        case Came(message) if isinstance(message.body, PushHeader):
+            return message.body
+        case Completed(header):
+            return header
+    return None
+
+
+def merge(stories: Sequence[ShardStory], workers: int) -> Merged:
+    """The schedule that happened, and the losses on the way; `workers` were there at first."""
+    joins = sum(isinstance(entry.event, Joined) for entry in stories[0].entries)
+    recorder = Recorder(workers + joins, len(stories))
+    pushes = _rows(stories, recorder, workers)
+    origin_s = min((push.start_s for push in pushes.values()), default=0.0)
+    recorder.start_s = [max(0.0, start_s - origin_s) for start_s in recorder.start_s]
+    recorder.end_s = [end_s - origin_s for end_s in recorder.end_s]
+    merger = LogMerger([story.entries for story in stories], [0] * len(stories))
+    losses: list[float] = []
+    now_s = 0.0
+    while shards := merger.next():
+        event = merger.entry(shards[0]).event
+        now_s = max(now_s, *(merger.entry(shard).now_s - origin_s for shard in shards))
+        if isinstance(event, MEMBERSHIP):
+            recorder.member(event.worker, isinstance(event, Joined), now_s)
+        for shard in shards:
+            before, owed = len(recorder.group_shard), int(isinstance(event, Joined))
+            for decided in merger.entry(shard).decided:
+                if isinstance(decided, Applied):
+                    owed += len(decided.rows)
+                    recorder.apply(shard, decided.rows, decided.scale, now_s)
+                    if shard == 0:
+                        group = [pushes[row].loss for row in decided.rows]
+                        losses.append(sum(group) / len(group))
+                elif isinstance(decided, Dropped):
+                    owed += 1
+                    recorder.drop(shard, decided.row, decided.reason, now_s)
+                elif isinstance(decided, Released):
+                    owed -= 1
+            recorder.reply(shard, -owed, before)
+            merger.advance(shard)
+    if not merger.finished:
+        raise ValueError(
+            f"the shards' logs contradict each other after entries {merger.position}: "
+            "a gradient was computed at a version that no log holds"
+        )
+    return Merged(recorder.schedule(), losses, origin_s)
+
+
+def _rows(stories: Sequence[ShardStory], recorder: Recorder, workers: int) -> dict[int, PushHeader]:
+    """Every row that was given out, in order, also those that never came back.
+
+    The first row of a worker that was there at first is not in a log: it is the worker's number.
+    """
+    pushes: dict[int, PushHeader] = {}
+    for story in stories:
+        for entry in story.entries:
+            lost = entry.event.header if isinstance(entry.event, RowLost) else None
+            push = pushed(entry) or lost
+            if push is not None:
+                pushes[push.row] = push
+    given: dict[int, tuple[int, float]] = {w: (w, 0.0) for w in range(workers)}
+    for entry in stories[0].entries:
+        for decided in entry.decided:
+            if isinstance(decided, RowGiven):
+                given[decided.row] = (decided.worker, entry.now_s)
+    steps = [0] * recorder.workers
+    last = [(0,) * recorder.shards] * recorder.workers
+    for row in range(len(given)):
+        worker, given_s = given[row]
+        step, steps[worker] = steps[worker], steps[worker] + 1
+        if row not in pushes:  # never came: it was being computed at the end
+            recorder.start(worker, step, max(last[worker]), last[worker], given_s)
+            continue
+        push = pushes[row]
+        last[worker] = push.read
+        recorder.start(worker, push.step, push.stamp, push.read, push.start_s)
+        if not math.isnan(push.end_s):
+            recorder.finish(row, push.end_s)
+    return pushes

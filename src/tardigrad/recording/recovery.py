@@ -1,0 +1,130 @@
+"""Recovery: load the newest cut and live through all shards' logs from there.
+
+A gradient's view is a composite of all shards, so one shard's log alone is not enough: every shard
+is executed again, one gradient at a time, with the same `ShardReplica` that its process uses.
+Gradients are computed, not stored; the same view and turn give the same bits. Digests in the logs
+are compared on the way.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tardigrad.engine.checkpoint import checkpoint_from_bytes
+from tardigrad.protocol.messages import PushHeader
+from tardigrad.recording.cuts import cut_name, newest_cut
+from tardigrad.recording.disk import Disk
+from tardigrad.recording.merge import LogMerger, pushed
+from tardigrad.recording.replica import ShardReplica, check_same_decisions
+from tardigrad.recording.setup import RunSetup
+from tardigrad.recording.shard_logs import ShardStory, read_story
+from tardigrad.tasks import Gradient, Turn
+
+
+class HalfPushed(NamedTuple):
+    """A gradient that came to some shards only, computed again for the others."""
+
+    push: PushHeader
+    gradient: Gradient | None
+    """None where it was not finite, so that only its header travels."""
+    missing: tuple[int, ...]
+
+
+class RecoveredRun:
+    """All shards as far as their logs tell.
+
+    Logs that were not synced may have lost their ends with a machine, and then another's goes on
+    after what they explain. `lost` counts such entries: they are not part of the run any more.
+    """
+
+    def __init__(self, setup: RunSetup, disk: Disk) -> None:
+        self.setup = setup
+        shards = range(setup.shards)
+        self.stories: list[ShardStory] = [read_story(disk, shard) for shard in shards]
+        self.replicas = [ShardReplica(setup, shard) for shard in shards]
+        found = newest_cut(disk, self.stories)
+        positions = [0] * setup.shards if found is None else found[1]
+        for shard, replica in enumerate(self.replicas):
+            replica.refeed(self.stories[shard].entries[: positions[shard]])
+            if found is not None:
+                name = cut_name(found[0], shard)
+                data = disk.read(name)
+                if data is None:
+                    raise ValueError(f"{name} is missing, although its cut is whole")
+                replica.restore(*checkpoint_from_bytes(data, name))
+        self._digests = [
+            {digest.version: digest.digest for digest in story.digests} for story in self.stories
+        ]
+        self._computed: dict[int, tuple[PushHeader, Gradient | None, set[int]]] = {}
+        logs = [s.entries[p:] for s, p in zip(self.stories, positions, strict=True)]
+        self._merger = LogMerger(logs, [replica.shard.version for replica in self.replicas])
+        threads = torch.get_num_threads()
+        torch.set_num_threads(setup.threads)
+        try:
+            while turn := self._merger.next():
+                for shard in turn:
+                    self._relive(shard)
+        finally:
+            torch.set_num_threads(threads)
+        reached = [p + at for p, at in zip(positions, self._merger.position, strict=True)]
+        self.lost = [
+            len(story.entries) - entries
+            for story, entries in zip(self.stories, reached, strict=True)
+        ]
+        for story, entries in zip(self.stories, reached, strict=True):
+            story.keep(entries)
+
+    def halves(self, worker: int) -> list[HalfPushed]:
+        """This worker's gradients that some shards have and others have not."""
+        everyone = set(range(len(self.replicas)))
+        found = [
+            HalfPushed(push, gradient, tuple(sorted(everyone - have)))
+            for push, gradient, have in self._computed.values()
+            if push.worker == worker
+        ]
+        return sorted(found, key=lambda half: half.push.step)
+
+    def _relive(self, shard: int) -> None:
+        replica, entry = self.replicas[shard], self._merger.entry(shard)
+        push = pushed(entry)
+        if push is not None:
+            self._arrive(shard, push)
+        decided = replica.decide(entry.event, entry.now_s)
+        check_same_decisions(shard, entry, decided.entry.decided)
+        replica.carry_out(decided)
+        replica.consumed.clear()
+        self._merger.advance(shard)
+        expected = self._digests[shard].get(replica.shard.version)
+        if expected is not None and expected != replica.digest():
+            raise ValueError(
+                f"shard {shard}, version {replica.shard.version}: executed again it has the digest "
+                f"{replica.digest()}, the log says {expected}. Recovery needs the kind of machine "
+                "and the versions that the run began with"
+            )
+
+    def _arrive(self, shard: int, push: PushHeader) -> None:
+        known = self._computed.get(push.row)
+        if known is None:
+            known = (push, self._gradient(push) if push.finite else None, set())
+            self._computed[push.row] = known
+        _, gradient, have = known
+        if gradient is None:
+            self.replicas[shard].arrive(push, None, ())
+        else:
+            part = self.setup.sharding.slice(shard)
+            buffers = gradient.buffers if shard == 0 else ()
+            self.replicas[shard].arrive(push, gradient.grad[part], buffers)
+        have.add(shard)
+        if len(have) == len(self.replicas):
+            del self._computed[push.row]
+
+    def _gradient(self, push: PushHeader) -> Gradient:
+        """At the composite of what was sent; no shard has the push yet, so all still hold it."""
+        parts: Sequence[Tensor] = [
+            replica.sent[version] for replica, version in zip(self.replicas, push.read, strict=True)
+        ]
+        view = parts[0].clone() if len(parts) == 1 else torch.cat(list(parts))
+        gradient = self.setup.task.gradient(view, Turn(push.worker, push.step, push.row))
+        return gradient._replace(grad=self.setup.rule.prepare(gradient.grad))

@@ -1,0 +1,196 @@
+"""One shard: its session and its numbers together, still without I/O.
+
+A shard's process feeds it from messages and timers; recovery feeds it from the log. Both make the
+same calls in the same order, so both end with the same bits.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from tardigrad.core.trees import named
+from tardigrad.engine import Arrived, Shard
+from tardigrad.protocol.log import LogEntry
+from tardigrad.protocol.messages import (
+    Applied,
+    Came,
+    Completed,
+    Decision,
+    Dropped,
+    Event,
+    Joined,
+    Left,
+    PushHeader,
+)
+from tardigrad.protocol.shard_session import ShardSession
+from tardigrad.recording.setup import RunSetup
+
+Buffers = tuple[Tensor, ...]
+
+
+class PendingGradient(NamedTuple):
+    """A gradient that came and waits to be applied, with the view it was computed at."""
+
+    grad: Tensor
+    view: Tensor
+    buffers: Buffers
+
+
+class Snapshot(NamedTuple):
+    """A version as it was, for evaluation: tensors are never changed in place, so it is free."""
+
+    version: int
+    theta: Tensor
+    average: Tensor | None
+    buffers: Buffers
+    samples: int
+    time_s: float
+
+
+class ShardReplica:
+    """`sent` holds every version that a worker may still compute at, and the newest."""
+
+    def __init__(self, setup: RunSetup, shard: int) -> None:
+        task, sharding = setup.task, setup.sharding
+        self.session = ShardSession(
+            setup.policy, shard, sharding.shards, range(setup.workers), setup.updates
+        )
+        theta = task.start()[sharding.slice(shard)].clone()
+        layout = sharding.layouts[shard]
+        self.shard = Shard(setup.rule, theta, layout, task.batch_size, task.epoch_size)
+        self.buffers: Buffers = task.start_buffers() if shard == 0 else ()
+        self._fold = task.fold
+        self._snapshot_every = setup.snapshot_every
+        self.pending: dict[int, PendingGradient] = {}
+        self.sent: dict[int, Tensor] = {0: self.shard.sent}
+        self.keep: Callable[[int, Tensor], Tensor] = lambda version, vector: vector
+        """Where a new version is kept: where it was made, unless somebody says another place."""
+        self.snapshots: list[Snapshot] = []
+        self.consumed: list[int] = []
+        """Rows applied or dropped since the caller last looked, whose memory is free again."""
+        if self._snapshot_every:
+            self._snapshot(0.0)
+
+    def arrive(self, push: PushHeader, grad: Tensor | None, buffers: Buffers) -> None:
+        """Numbers behind a push; the event follows."""
+        if grad is None or self.session.done:
+            self.consumed.append(push.row)
+        else:
+            view = self.sent[push.read[self.session.shard]]
+            self.pending[push.row] = PendingGradient(grad, view, buffers)
+
+    def decide(self, event: Event, now_s: float) -> "Decided":
+        """What follows from an event, to be logged before it is carried out."""
+        headers = dict(self.session.rows)
+        match event:
+            case Came(message) if isinstance(message.body, PushHeader):
+                headers[message.body.row] = message.body
+            case Completed(header):
+                headers[header.row] = header
+        return Decided(LogEntry(event, now_s, self.session.handle(event, now_s)), headers)
+
+    def carry_out(self, decided: "Decided") -> None:
+        (event, now_s, decisions), headers = decided
+        if isinstance(event, Joined):
+            self.shard.join(event.worker)
+        elif isinstance(event, Left):
+            self.shard.leave(event.worker)
+        for item in decisions:
+            if isinstance(item, Applied):
+                self._apply(item, headers, now_s)
+            elif isinstance(item, Dropped) and self.pending.pop(item.row, None) is not None:
+                self.consumed.append(item.row)
+        newest, readers = self.shard.version, self.session.readers
+        for version in [v for v in self.sent if v != newest and v not in readers]:
+            del self.sent[version]
+
+    def _apply(self, applied: Applied, headers: Mapping[int, PushHeader], now_s: float) -> None:
+        shard, me = self.shard, self.session.shard
+        arrived = []
+        for row in applied.rows:
+            pending, push = self.pending.pop(row), headers[row]
+            delay = shard.version - push.read[me]
+            arrived.append(Arrived(push.worker, pending.grad, pending.view, delay))
+            if pending.buffers:
+                self.buffers = self._fold(self.buffers, pending.buffers)
+        shard.apply(arrived, applied.scale)
+        self.consumed.extend(applied.rows)
+        kept = self.keep(shard.version, shard.sent)
+        if shard.theta is shard.sent:
+            shard.theta = kept
+        shard.sent = self.sent[shard.version] = kept
+        if self._snapshot_every and shard.version % self._snapshot_every == 0:
+            self._snapshot(now_s)
+
+    def _snapshot(self, now_s: float) -> None:
+        shard = self.shard
+        average = shard.state.average[0] if shard.state.average else None
+        self.snapshots.append(
+            Snapshot(shard.version, shard.theta, average, self.buffers, shard.samples, now_s)
+        )
+
+    def digest(self) -> str:
+        """Of θ, bit for bit."""
+        return tensor_digest(self.shard.theta)
+
+    def refeed(self, entries: Sequence[LogEntry]) -> None:
+        """Let the session live through a log again, without numbers; it must decide as it did."""
+        for entry in entries:
+            decided = self.session.handle(entry.event, entry.now_s)
+            check_same_decisions(self.session.shard, entry, decided)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything needed to go on from here, by name; the session comes from the log."""
+        out = self.shard.tensors("shard")
+        out |= {f"sent.{version}": tensor for version, tensor in self.sent.items()}
+        out |= named(self.buffers, "buffers")
+        for row, pending in self.pending.items():
+            out |= {f"pending.{row}.grad": pending.grad, f"pending.{row}.view": pending.view}
+            out |= named(pending.buffers, f"pending.{row}.buffers")
+        return out
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "shard": self.shard.facts(),
+            "sent": list(self.sent),
+            "buffers": len(self.buffers),
+            "pending": {str(row): len(p.buffers) for row, p in self.pending.items()},
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        self.shard.restore("shard", tensors, facts["shard"])
+        self.sent = {version: tensors[f"sent.{version}"] for version in facts["sent"]}
+        self.sent[self.shard.version] = self.shard.sent
+        self.buffers = tuple(tensors[f"buffers.{i}"] for i in range(facts["buffers"]))
+        self.pending = {
+            int(row): PendingGradient(
+                tensors[f"pending.{row}.grad"],
+                tensors[f"pending.{row}.view"],
+                tuple(tensors[f"pending.{row}.buffers.{i}"] for i in range(count)),
+            )
+            for row, count in facts["pending"].items()
+        }
+        self.snapshots.clear()
+
+
+class Decided(NamedTuple):
+    """An event with what follows from it, and the headers that were waiting before."""
+
+    entry: LogEntry
+    headers: Mapping[int, PushHeader]
+
+
+def check_same_decisions(shard: int, entry: LogEntry, decided: Sequence[Decision]) -> None:
+    if decided != entry.decided:
+        raise ValueError(
+            f"shard {shard}'s log, {entry.event}: the policy now decides {decided}, but the log "
+            f"says {entry.decided}; the log is of another policy, or of another version of its code"
+        )
+
+
+def tensor_digest(tensor: Tensor) -> str:
+    """Of a tensor's bytes: equal where the bits are."""
+    data = tensor.detach().contiguous().numpy().data
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
