@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from tardigrad.engine.checkpoint import checkpoint_from_bytes
-from tardigrad.protocol.messages import PushHeader
+from tardigrad.protocol.log import LogEntry
+from tardigrad.protocol.messages import Event, Joined, Left, PushHeader, RowLost
+from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.cuts import cut_name, newest_cut
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.merge import LogMerger, pushed
@@ -32,6 +34,13 @@ class HalfPushed(NamedTuple):
     missing: tuple[int, ...]
 
 
+class RowPart(NamedTuple):
+    """One shard's slice of a gradient."""
+
+    grad: Tensor
+    buffers: tuple[Tensor, ...]
+
+
 class RecoveredRun:
     """All shards as far as their logs tell.
 
@@ -43,6 +52,11 @@ class RecoveredRun:
         self.setup = setup
         shards = range(setup.shards)
         self.stories: list[ShardStory] = [read_story(disk, shard) for shard in shards]
+        self.begun = any(story.chapters for story in self.stories)
+        self.added: list[list[LogEntry]] = [[] for _ in shards]
+        """Joins and leaves that stand in some logs only, for the others' next processes to log."""
+        written = [len(story.entries) for story in self.stories]
+        self._complete_membership()
         self.replicas = [ShardReplica(setup, shard) for shard in shards]
         found = newest_cut(disk, self.stories)
         positions = [0] * setup.shards if found is None else found[1]
@@ -69,12 +83,21 @@ class RecoveredRun:
         finally:
             torch.set_num_threads(threads)
         reached = [p + at for p, at in zip(positions, self._merger.position, strict=True)]
-        self.lost = [
-            len(story.entries) - entries
-            for story, entries in zip(self.stories, reached, strict=True)
-        ]
-        for story, entries in zip(self.stories, reached, strict=True):
-            story.keep(entries)
+        self.lost = []
+        for shard, story in enumerate(self.stories):
+            self.lost.append(len(story.entries) - reached[shard])
+            self.added[shard] = self.added[shard][: max(0, reached[shard] - written[shard])]
+            story.keep(min(reached[shard], written[shard]))
+
+    @property
+    def sessions(self) -> list[ShardSession]:
+        return [replica.session for replica in self.replicas]
+
+    def changes_made(self) -> tuple[int, set[int]]:
+        """How many workers have joined, and who has left."""
+        events = [entry.event for entry in [*self.stories[0].entries, *self.added[0]]]
+        joined = sum(isinstance(event, Joined) for event in events)
+        return joined, {event.worker for event in events if isinstance(event, Left)}
 
     def halves(self, worker: int) -> list[HalfPushed]:
         """This worker's gradients that some shards have and others have not."""
@@ -85,6 +108,40 @@ class RecoveredRun:
             if push.worker == worker
         ]
         return sorted(found, key=lambda half: half.push.step)
+
+    def part(self, half: HalfPushed, shard: int) -> RowPart | None:
+        """A shard's slice of a gradient that it has not."""
+        if half.gradient is None:
+            return None
+        grad = half.gradient.grad[self.setup.sharding.slice(shard)]
+        return RowPart(grad, half.gradient.buffers if shard == 0 else ())
+
+    def _complete_membership(self) -> None:
+        """Let every join and leave that one log has stand in all.
+
+        Releases are held until every shard has been told, so where one stands in some logs only,
+        nothing in the others follows from it: at their ends, it is as if all had been told in time.
+        """
+        every = max((_membership_begun(story.entries) for story in self.stories), key=len)
+        pushes = _headers([entry for story in self.stories for entry in story.entries])
+        for shard, story in enumerate(self.stories):
+            missing = every[len(_membership(story.entries)) :]
+            if not missing:
+                continue
+            session = ShardReplica(self.setup, shard).session
+            for entry in story.entries:
+                session.handle(entry.event, entry.now_s)
+            here = _headers(story.entries)
+            now_s = max((entry.now_s for entry in story.entries), default=0.0)
+            for event in missing:
+                events: list[Event] = [event]
+                if isinstance(event, Left):  # what it pushed to other shards only is lost here
+                    theirs = [p for row, p in pushes.items() if row not in here]
+                    lost = [RowLost(p) for p in theirs if p.worker == event.worker]
+                    events = [*lost, event]
+                for one in events:
+                    self.added[shard].append(LogEntry(one, now_s, session.handle(one, now_s)))
+            story.entries += self.added[shard]
 
     def _relive(self, shard: int) -> None:
         replica, entry = self.replicas[shard], self._merger.entry(shard)
@@ -128,3 +185,26 @@ class RecoveredRun:
         view = parts[0].clone() if len(parts) == 1 else torch.cat(list(parts))
         gradient = self.setup.task.gradient(view, Turn(push.worker, push.step, push.row))
         return gradient._replace(grad=self.setup.rule.prepare(gradient.grad))
+
+
+def _membership(entries: Sequence[LogEntry]) -> list[Joined | Left]:
+    return [entry.event for entry in entries if isinstance(entry.event, Joined | Left)]
+
+
+def _membership_begun(entries: Sequence[LogEntry]) -> list[Joined | Left]:
+    """Also the leave that was to follow what is lost with its worker."""
+    events = _membership(entries)
+    last = entries[-1].event if entries else None
+    if isinstance(last, RowLost):
+        events.append(Left(last.header.worker))
+    return events
+
+
+def _headers(entries: Sequence[LogEntry]) -> dict[int, PushHeader]:
+    """By row, of gradients that came or are known to be lost."""
+    found = {}
+    for entry in entries:
+        push = entry.event.header if isinstance(entry.event, RowLost) else pushed(entry)
+        if push is not None:
+            found[push.row] = push
+    return found

@@ -1,0 +1,290 @@
+"""What a shard's process does, without threads, sockets and Ray: a shell feeds it.
+
+Every event is decided, logged and only then carried out; nothing leaves before it is logged. Where
+the log cannot be written, the process ends: what it holds is ahead of what others can know.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from tardigrad.engine.checkpoint import checkpoint_bytes
+from tardigrad.protocol.calls import (
+    AskShard,
+    CompleteRow,
+    FenceShard,
+    HoldReleases,
+    JoinWorker,
+    LeaveWorker,
+    ReinstateShard,
+    ReplaceWorker,
+    SaveCut,
+    ShardCall,
+    TakeSnapshots,
+)
+from tardigrad.protocol.log import Opening, write_digest, write_entry, write_opening
+from tardigrad.protocol.messages import (
+    Applied,
+    Came,
+    Completed,
+    Decision,
+    Dropped,
+    Event,
+    Fenced,
+    FromShard,
+    FromWorker,
+    Hello,
+    Joined,
+    Left,
+    PushHeader,
+    Rang,
+    Reinstated,
+    Released,
+    Replaced,
+    RowGiven,
+    RowLost,
+    TimerSet,
+)
+from tardigrad.protocol.shard_session import Admission, Refused
+from tardigrad.recording.cuts import CutPlace, cut_name
+from tardigrad.recording.disk import Disk
+from tardigrad.recording.recovery import RecoveredRun, RowPart
+from tardigrad.recording.replica import ShardReplica, Snapshot
+from tardigrad.recording.setup import RunSetup
+from tardigrad.recording.shard_logs import log_name
+
+
+class LifeEnded(Exception):
+    """The process cannot go on; another has to."""
+
+
+class ShardStatus(NamedTuple):
+    version: int
+    queue: int
+    received: dict[int, int]
+    """Per worker: the last step that came."""
+    dropped: dict[int, int]
+    delays: dict[int, tuple[int, int]]
+    """Per worker: gradients applied, and the sum of their delays."""
+
+
+class FinalShard(NamedTuple):
+    theta: Tensor
+    average: Tensor | None
+    buffers: tuple[Tensor, ...]
+    digest: str
+
+
+class ShardOrigin(NamedTuple):
+    """What a shard's new process begins with."""
+
+    epoch: int
+    replica: ShardReplica
+    opening: Opening
+    added: Sequence[Any]
+
+
+def shard_origin(recovered: RecoveredRun, shard: int, epoch: int) -> ShardOrigin:
+    story = recovered.stories[shard]
+    opening = Opening(shard, epoch, story.epoch, story.size)
+    return ShardOrigin(epoch, recovered.replicas[shard], opening, recovered.added[shard])
+
+
+ShardOut = FromShard | TimerSet
+
+
+class ShardProcess:
+    """Methods return what is to be sent to workers, and the timers to set."""
+
+    def __init__(
+        self, setup: RunSetup, disk: Disk, origin: ShardOrigin, held: bool = False
+    ) -> None:
+        self.setup = setup
+        self.epoch = origin.epoch
+        self.replica = origin.replica
+        self._disk = disk
+        self._session = origin.replica.session
+        self._log = log_name(self._session.shard, self.epoch)
+        self._size = 0
+        self._held = held
+        self._told: dict[int, int] = {}
+        """The last release that was sent to each worker."""
+        self._dropped: dict[int, int] = {}
+        self._delays: dict[int, tuple[int, int]] = {}
+        self._append(write_opening(origin.opening))
+        for entry in origin.added:
+            self._append(write_entry(entry))
+
+    @property
+    def version(self) -> int:
+        return self.replica.shard.version
+
+    @property
+    def done(self) -> bool:
+        return self.version >= self.setup.updates
+
+    def timers(self) -> list[tuple[int, float]]:
+        """(token, due at) of those that the process before it had set."""
+        return self._session.timers
+
+    # What workers say.
+
+    def hear(
+        self, message: FromWorker | Hello, part: RowPart | None, now_s: float
+    ) -> list[ShardOut]:
+        """A message; a finite gradient comes with its numbers."""
+        if isinstance(message, Hello):
+            channel = self._session.channels.get(message.worker)
+            if channel is None or channel.life != message.life:
+                return []
+            return [self._answer(message.worker, message.heard)]
+        admission = self._session.admit(message)
+        if admission is Admission.VOID:
+            return []
+        if admission is Admission.AGAIN:
+            return [self._answer(message.worker, message.heard)]
+        if isinstance(message.body, PushHeader):
+            self._arrive(message.body, part)
+        return self._handle(Came(message), now_s, message.worker)
+
+    def _arrive(self, push: PushHeader, part: RowPart | None) -> None:
+        if push.finite:
+            theta = self.replica.shard.theta
+            if part is None or part.grad.shape != theta.shape or part.grad.dtype != theta.dtype:
+                came = "nothing" if part is None else f"{part.grad.numel()} of {part.grad.dtype}"
+                raise Refused(
+                    f"push refused: worker {push.worker}, step {push.step}, at shard "
+                    f"{self._session.shard}: it sent {came}, this shard holds {theta.numel()} "
+                    f"numbers of {theta.dtype}"
+                )
+            self.replica.arrive(push, part.grad, part.buffers)
+        else:
+            self.replica.arrive(push, None, ())
+
+    def rang(self, token: int, now_s: float) -> list[ShardOut]:
+        return self._handle(Rang(token), now_s)
+
+    # What the driver asks.
+
+    def call(self, call: ShardCall, now_s: float) -> tuple[Any, list[ShardOut]]:
+        """The answer, and what follows for workers."""
+        session = self._session
+        match call:
+            case ReplaceWorker(worker, life):
+                if life > session.channels[worker].life:
+                    self._handle(Replaced(worker, life), now_s)
+                    self._told.pop(worker, None)
+                return session.end(worker), []
+            case CompleteRow(header, part):
+                if header.step == session.channels[header.worker].step + 1:
+                    self._arrive(header, part)
+                    return None, self._handle(Completed(header), now_s)
+            case JoinWorker(worker, life):
+                if worker not in session.lives:
+                    return None, self._handle(Joined(worker, life), now_s)
+            case LeaveWorker(worker, lost):
+                return None, self._leave(worker, lost, now_s)
+            case FenceShard(shard, epoch):
+                self._handle(Fenced(shard, epoch), now_s)
+            case ReinstateShard(shard, epoch, version):
+                self._handle(Reinstated(shard, epoch, version), now_s)
+            case HoldReleases(held):
+                self._held = held
+                return None, [] if held else [self._answer(w) for w in session.channels]
+            case SaveCut(number):
+                return self._save(number), []
+            case TakeSnapshots(done):
+                kept = [one for one in self.replica.snapshots if one.version > done]
+                self.replica.snapshots = kept
+                return tuple(kept), []
+            case AskShard():
+                return self._status(), []
+        return None, []
+
+    def _leave(self, worker: int, lost: Sequence[PushHeader], now_s: float) -> list[ShardOut]:
+        channel = self._session.channels.get(worker)
+        if channel is None:
+            return []
+        out: list[ShardOut] = []
+        for header in lost:
+            if header.step > channel.step:  # else it came late
+                out += self._handle(RowLost(header), now_s)
+        return out + self._handle(Left(worker), now_s)
+
+    def _save(self, number: int) -> CutPlace:
+        self._sync()
+        tensors, facts = self.replica.tensors(), self.replica.facts()
+        name = cut_name(number, self._session.shard)
+        self._disk.replace(name, checkpoint_bytes(tensors, facts))
+        return CutPlace(self.epoch, self._size)
+
+    def _status(self) -> ShardStatus:
+        received = {worker: c.step for worker, c in self._session.channels.items()}
+        queue = len(self.replica.pending)
+        return ShardStatus(self.version, queue, received, dict(self._dropped), dict(self._delays))
+
+    def final(self) -> FinalShard:
+        shard = self.replica.shard
+        average = shard.state.average[0] if shard.state.average else None
+        return FinalShard(shard.theta, average, self.replica.buffers, self.replica.digest())
+
+    def snapshots(self) -> list[Snapshot]:
+        return self.replica.snapshots
+
+    # How an event is handled.
+
+    def _handle(self, event: Event, now_s: float, sender: int | None = None) -> list[ShardOut]:
+        decided = self.replica.decide(event, now_s)
+        self._append(write_entry(decided.entry))
+        before = self.version
+        self.replica.carry_out(decided)
+        decisions = decided.entry.decided
+        self._count(decisions, decided.headers, before)
+        every = self.setup.digest_every
+        if every and self.version != before and self.version % every == 0:
+            self._append(write_digest(self.version, self.replica.digest()))
+        out: list[ShardOut] = [one for one in decisions if isinstance(one, TimerSet)]
+        spoken_to = {d.worker for d in decisions if isinstance(d, Released | RowGiven)}
+        if sender is not None:
+            spoken_to.add(sender)
+        return out + [self._answer(w) for w in sorted(spoken_to) if w in self._session.channels]
+
+    def _answer(self, worker: int, heard: int | None = None) -> FromShard:
+        """What the worker was not told yet, or has not `heard`."""
+        after = self._told.get(worker, -1) if heard is None else heard
+        if self._held:
+            return self._session.answer(self.epoch, worker, None)
+        answer = self._session.answer(self.epoch, worker, after)
+        if answer.releases:
+            self._told[worker] = max(self._told.get(worker, -1), answer.releases[-1].sequence)
+        return answer
+
+    def _append(self, record: bytes) -> None:
+        try:
+            self._disk.append(self._log, record)
+            if self.setup.sync_log:
+                self._disk.sync(self._log)
+        except OSError as error:
+            raise LifeEnded(f"its log cannot be written: {error}") from error
+        self._size += len(record)
+
+    def _sync(self) -> None:
+        try:
+            self._disk.sync(self._log)
+        except OSError as error:
+            raise LifeEnded(f"its log cannot be synced: {error}") from error
+
+    def _count(self, decisions: Sequence[Decision], headers: Any, version: int) -> None:
+        """For whoever watches."""
+        for item in decisions:
+            if isinstance(item, Applied):
+                for row in item.rows:
+                    push = headers[row]
+                    applied, late = self._delays.get(push.worker, (0, 0))
+                    delay = version - push.read[self._session.shard]
+                    self._delays[push.worker] = (applied + 1, late + delay)
+                version += 1
+            elif isinstance(item, Dropped) and item.row in headers:
+                worker = headers[item.row].worker
+                self._dropped[worker] = self._dropped.get(worker, 0) + 1
