@@ -78,6 +78,10 @@ class TakeSnapshots(NamedTuple):
     done: int
 
 
+class FinishShard(NamedTuple):
+    """Its numbers at the end."""
+
+
 class AskShard(NamedTuple):
     """How it stands. The answer's first field is its version."""
 
@@ -92,6 +96,7 @@ ShardCall = (
     | HoldReleases
     | SaveCut
     | TakeSnapshots
+    | FinishShard
     | AskShard
 )
 

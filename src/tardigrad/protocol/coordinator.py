@@ -27,6 +27,7 @@ from tardigrad.protocol.calls import (
     EndProcess,
     FenceShard,
     FinishCut,
+    FinishShard,
     HoldReleases,
     HoldSteps,
     JoinWorker,
@@ -148,8 +149,8 @@ class Coordinator:
         self._next_cut = self.cut_every
         self._evaluated = -1
 
-    def run(self) -> Steps[None]:
-        """Until every shard has made its updates."""
+    def run(self) -> Steps[list[Any]]:
+        """Until every shard has made its updates; their numbers at the end."""
         yield from self._begin()
         while True:
             found = yield Watch(self.patience.poll_s)
@@ -158,7 +159,7 @@ class Coordinator:
                 if self._dead:
                     yield from self._mend()
                 elif (yield from self._tick()):
-                    return
+                    return (yield from self._tell_shards(lambda s: [FinishShard()]))
             except _Unreachable:
                 continue
 

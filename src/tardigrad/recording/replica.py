@@ -149,6 +149,12 @@ class ShardReplica:
         for row, pending in self.pending.items():
             out |= {f"pending.{row}.grad": pending.grad, f"pending.{row}.view": pending.view}
             out |= named(pending.buffers, f"pending.{row}.buffers")
+        for one in self.snapshots:
+            at = f"snapshot.{one.version}"
+            out[f"{at}.theta"] = one.theta
+            out |= named(one.buffers, f"{at}.buffers")
+            if one.average is not None:
+                out[f"{at}.average"] = one.average
         return out
 
     def facts(self) -> dict[str, Any]:
@@ -157,6 +163,7 @@ class ShardReplica:
             "sent": list(self.sent),
             "buffers": len(self.buffers),
             "pending": {str(row): len(p.buffers) for row, p in self.pending.items()},
+            "snapshots": [(s.version, len(s.buffers), s.samples, s.time_s) for s in self.snapshots],
         }
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -172,7 +179,17 @@ class ShardReplica:
             )
             for row, count in facts["pending"].items()
         }
-        self.snapshots.clear()
+        self.snapshots = [
+            Snapshot(
+                version,
+                tensors[f"snapshot.{version}.theta"],
+                tensors.get(f"snapshot.{version}.average"),
+                tuple(tensors[f"snapshot.{version}.buffers.{i}"] for i in range(count)),
+                samples,
+                time_s,
+            )
+            for version, count, samples, time_s in facts["snapshots"]
+        ]
 
 
 class Decided(NamedTuple):

@@ -14,6 +14,7 @@ from tardigrad.protocol.calls import (
     AskShard,
     CompleteRow,
     FenceShard,
+    FinishShard,
     HoldReleases,
     JoinWorker,
     LeaveWorker,
@@ -50,7 +51,7 @@ from tardigrad.protocol.shard_session import Admission, Refused
 from tardigrad.recording.cuts import CutPlace, cut_name
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.recovery import RecoveredRun, RowPart
-from tardigrad.recording.replica import ShardReplica, Snapshot
+from tardigrad.recording.replica import ShardReplica
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import log_name
 
@@ -198,6 +199,8 @@ class ShardProcess:
                 kept = [one for one in self.replica.snapshots if one.version > done]
                 self.replica.snapshots = kept
                 return tuple(kept), []
+            case FinishShard():
+                return self._final(), []
             case AskShard():
                 return self._status(), []
         return None, []
@@ -224,13 +227,10 @@ class ShardProcess:
         queue = len(self.replica.pending)
         return ShardStatus(self.version, queue, received, dict(self._dropped), dict(self._delays))
 
-    def final(self) -> FinalShard:
+    def _final(self) -> FinalShard:
         shard = self.replica.shard
         average = shard.state.average[0] if shard.state.average else None
         return FinalShard(shard.theta, average, self.replica.buffers, self.replica.digest())
-
-    def snapshots(self) -> list[Snapshot]:
-        return self.replica.snapshots
 
     # How an event is handled.
 
