@@ -140,6 +140,8 @@ class Coordinator:
         self._epochs: dict[int, int] = {}
         self._lives: dict[int, int] = {}
         """Of the workers at work."""
+        self._working: set[int] = set()
+        """Those that were told to begin."""
         self._dead: dict[Process, str] = {}
         self._deaths: Counter[Process] = Counter()
         self._holding = False
@@ -155,6 +157,8 @@ class Coordinator:
         while True:
             found = yield Watch(self.patience.poll_s)
             self._mourn(found)
+            idle = [w for w in self._lives if w not in self._working]
+            self._mourn(Dead(Process("worker", w), "it was not told to begin") for w in idle)
             try:
                 if self._dead:
                     yield from self._mend()
@@ -207,6 +211,7 @@ class Coordinator:
         self._next_worker = max([*lives, self.workers - 1]) + 1
         self._epochs = dict.fromkeys(range(self.shards), epoch)
         self._lives = {}
+        self._working.clear()
         versions = [session.version for session in sessions]
         yield from self._all(MakeShards(self._epochs, recovered, held=False))
         yield from self._tell_shards(
@@ -223,8 +228,7 @@ class Coordinator:
         else:
             heard, epochs = (0,) * self.shards, (epoch,) * self.shards
             for worker in members:
-                start = WorkerStart(worker, 0, 0, worker, heard, epochs)
-                yield from self._ask([(Process("worker", worker), BeginWork(start))])
+                yield from self._let_begin(WorkerStart(worker, 0, 0, worker, heard, epochs))
 
     def _announce(self, worker: int) -> Steps[list[ChannelEnd]]:
         """Tell the shards of a worker's new life."""
@@ -250,8 +254,11 @@ class Coordinator:
         if row != NO_ROW:
             heard = tuple(max(0, sequence) for sequence in heard)
         epochs = tuple(self._epochs[shard] for shard in range(self.shards))
-        start = WorkerStart(worker, life, step, row, heard, epochs)
-        yield from self._ask([(Process("worker", worker), BeginWork(start))])
+        yield from self._let_begin(WorkerStart(worker, life, step, row, heard, epochs))
+
+    def _let_begin(self, start: WorkerStart) -> Steps[None]:
+        yield from self._ask([(Process("worker", start.worker), BeginWork(start))])
+        self._working.add(start.worker)
 
     # Going on.
 
@@ -410,6 +417,7 @@ class Coordinator:
 
     def _replace_worker(self, worker: int) -> Steps[None]:
         self._lives[worker] += 1
+        self._working.discard(worker)
         (outcome,) = yield MakeWorkers([worker], self.patience.replace_s)
         if isinstance(outcome, Dead):
             yield from self._give_up(worker, outcome.why)
@@ -454,8 +462,7 @@ class Coordinator:
         yield from self._all_at_once(lambda s: JoinWorker(worker, 0))
         heard = (-1,) * self.shards
         epochs = tuple(self._epochs[shard] for shard in range(self.shards))
-        start = WorkerStart(worker, 0, 0, NO_ROW, heard, epochs)
-        yield from self._ask([(Process("worker", worker), BeginWork(start))])
+        yield from self._let_begin(WorkerStart(worker, 0, 0, NO_ROW, heard, epochs))
 
     def _remove_worker(self, worker: int) -> Steps[None]:
         """Let a worker finish and push its gradient, then go for good."""

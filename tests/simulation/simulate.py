@@ -1,0 +1,33 @@
+"""Run scenarios: `python tests/simulation/simulate.py 0:500` (`make simulate SEEDS=0:500`)."""
+
+import sys
+import time
+from collections import Counter
+
+import torch
+from scenarios import draw, run
+
+
+def main(seeds: str) -> int:
+    torch.set_num_threads(1)
+    first, _, last = seeds.partition(":")
+    numbers = range(int(first), int(last)) if last else [int(first)]
+    failed, began = [], time.perf_counter()
+    for seed in numbers:
+        outcome = run(draw(seed))
+        if outcome.error:
+            failed.append((seed, outcome))
+            print(f"seed {seed}: {outcome.error}", flush=True)
+            if len(numbers) == 1:
+                print(outcome.scenario, *outcome.story, sep="\n")
+    seconds = time.perf_counter() - began
+    kinds = Counter(outcome.error.split(":")[0] for _, outcome in failed)
+    print(
+        f"{len(numbers)} scenarios, {len(failed)} failed {dict(kinds)}, "
+        f"{60 * len(numbers) / seconds:.0f} a minute"
+    )
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
