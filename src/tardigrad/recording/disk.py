@@ -13,7 +13,7 @@ class Disk(Protocol):
         """All of it. Where that fails, a part of it may be there, and the caller writes no more."""
 
     def sync(self, name: str) -> None:
-        """What was appended survives loss of power, and other machines see it."""
+        """What stands in a file survives loss of power, and other machines see it."""
 
     def read(self, name: str) -> bytes | None:
         """None where there is no such file."""
@@ -41,8 +41,10 @@ class FolderDisk:
     def append(self, name: str, data: bytes) -> None:
         file = self._open.get(name)
         if file is None:
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            file = self._open[name] = os.open(self.folder / name, flags, 0o644)
+            file = self._open[name] = os.open(path, flags, 0o644)
         written = os.write(file, data)
         if written != len(data):
             raise OSError(f"{self.folder / name}: only {written} of {len(data)} bytes were written")
@@ -51,6 +53,12 @@ class FolderDisk:
         file = self._open.get(name)
         if file is not None:
             os.fdatasync(file)
+            return
+        file = os.open(self.folder / name, os.O_RDONLY)
+        try:
+            os.fdatasync(file)
+        finally:
+            os.close(file)
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -61,6 +69,7 @@ class FolderDisk:
     def create(self, name: str, data: bytes) -> bool:
         """Written beside and linked to its name, so that it is never seen empty."""
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         self._write(partial, data)
         try:

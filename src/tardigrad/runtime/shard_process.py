@@ -113,6 +113,9 @@ class ShardProcess:
         """The last release that was sent to each worker."""
         self._dropped: dict[int, int] = {}
         self._delays: dict[int, tuple[int, int]] = {}
+        if setup.sync_log and origin.opening.follows:
+            # What counts of it was read, but its last record may not have been synced.
+            self._sync(log_name(self._session.shard, origin.opening.follows))
         self._append(write_opening(origin.opening))
         for entry in origin.added:
             self._append(write_entry(entry))
@@ -216,7 +219,7 @@ class ShardProcess:
         return out + self._handle(Left(worker), now_s)
 
     def _save(self, number: int) -> CutPlace:
-        self._sync()
+        self._sync(self._log)
         tensors, facts = self.replica.tensors(), self.replica.facts()
         name = cut_name(number, self._session.shard)
         self._disk.replace(name, checkpoint_bytes(tensors, facts))
@@ -263,17 +266,17 @@ class ShardProcess:
     def _append(self, record: bytes) -> None:
         try:
             self._disk.append(self._log, record)
-            if self.setup.sync_log:
-                self._disk.sync(self._log)
         except OSError as error:
             raise LifeEnded(f"its log cannot be written: {error}") from error
+        if self.setup.sync_log:
+            self._sync(self._log)
         self._size += len(record)
 
-    def _sync(self) -> None:
+    def _sync(self, name: str) -> None:
         try:
-            self._disk.sync(self._log)
+            self._disk.sync(name)
         except OSError as error:
-            raise LifeEnded(f"its log cannot be synced: {error}") from error
+            raise LifeEnded(f"{name} cannot be synced: {error}") from error
 
     def _count(self, decisions: Sequence[Decision], headers: Any, version: int) -> None:
         """For whoever watches."""
