@@ -19,7 +19,16 @@ from tardigrad.clusters import (
     Trace,
 )
 from tardigrad.core.version import __version__
-from tardigrad.engine import Diverged, History, Run, execute, simulate
+from tardigrad.engine import (
+    Checkpoints,
+    Diverged,
+    Evaluation,
+    History,
+    Limits,
+    Run,
+    execute,
+    simulate,
+)
 from tardigrad.links import BandwidthAware, Budget, Every, Full
 from tardigrad.policies import (
     Async,
@@ -47,16 +56,19 @@ __all__ = [
     "BandwidthAware",
     "BoundedDelay",
     "Budget",
+    "Checkpoints",
     "Constant",
     "Deadline",
     "Dispatcher",
     "Diverged",
+    "Evaluation",
     "Every",
     "Exponential",
     "Full",
     "FunctionTask",
     "Gamma",
     "History",
+    "Limits",
     "LogNormal",
     "ModuleTask",
     "Network",

@@ -87,7 +87,7 @@ def test_without_shared_memory_numbers_travel_through_ray(size, pieces, policy, 
 def test_evaluations_are_of_exactly_those_versions(crew):
     rule = rules.RULES["sgd"](lr=0.05)
     run = train(TASK, rule, tg.Sync(), workers=3, updates=30, crew=crew, evaluate_every=10)
-    replayed = tg.execute(run.schedule, TASK, rule, engine="exact", evaluate_every=10)
+    replayed = tg.execute(run.schedule, TASK, rule, engine="exact", evaluation=10)
     keep = ("update", "samples", "epoch", "batch_loss", "validation_loss", "validation_accuracy")
     for mine, theirs in zip(run.history.records, replayed.history.records, strict=True):
         assert {k: mine.get(k) for k in keep} == {k: theirs.get(k) for k in keep}

@@ -58,7 +58,7 @@ def run_on_ray(
     else:
         check_free(path, resumes=True)
     cluster, task = spec.make_cluster(), spec.make_task()
-    check_splits(task, spec.evaluate_every or 0, spec.splits)
+    check_splits(task, spec.evaluation)
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
     with folder.locked():
         try:

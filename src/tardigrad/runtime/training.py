@@ -17,7 +17,7 @@ import torch
 from tardigrad.clusters import StepTimes, TimedCluster
 from tardigrad.core.checks import count, require
 from tardigrad.core.trees import not_finite
-from tardigrad.engine import Diverged, History, Run
+from tardigrad.engine import Diverged, Evaluation, History, Run
 from tardigrad.engine.execute import check_splits, divide
 from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
@@ -92,7 +92,7 @@ def train(
         count(name, value)
     count("threads", threads)
     count("evaluate_every", evaluate_every, least=0)
-    check_splits(task, evaluate_every, splits)
+    check_splits(task, Evaluation(evaluate_every, splits))
     count("cut_every", cut_every, least=0)
     count("digest_every", digest_every, least=0)
     require(impose is None or impose.workers >= workers, "impose has fewer workers than the run")
@@ -132,7 +132,7 @@ def train(
             digest_every=digest_every,
             sync_log=sync_log,
         )
-        evaluation = Evaluation(setup, splits, resume) if evaluate_every else None
+        evaluation = Evaluator(setup, splits, resume) if evaluate_every else None
         with _crew(crew, address, workers + shards) as hands:
             driver = Driver(
                 setup,
@@ -172,7 +172,7 @@ def train(
             shutil.rmtree(place, ignore_errors=True)
 
 
-class Evaluation:
+class Evaluator:
     """Evaluates snapshots of the shards in the driver's process, while workers go on."""
 
     def __init__(self, setup: Setup, splits: Sequence[str], resume: bool) -> None:
