@@ -89,15 +89,15 @@ def to_target(
     """
     check_ray()
     from tardigrad.bench.to_target import seconds_of_ddp, seconds_of_train
-    from tardigrad.runtime import Crew, local
+    from tardigrad.runtime import ActorPool, local
 
     task = mnist_mlp() if task is None else task
     module = initialised(lambda: mlp(200, "mnist"), task.seed)
     times = Constant(4, (step_s, step_s, step_s, 5 * step_s))
     rows: list[tuple[float | None, ...]] = []
-    with local(2 * times.workers + 1), Crew() as crew:
+    with local(2 * times.workers + 1), ActorPool() as pool:
         for lr in rates:
-            ours = seconds_of_train(task, gap_aware(lr), times, target, most, crew)
+            ours = seconds_of_train(task, gap_aware(lr), times, target, most, pool)
             theirs = seconds_of_ddp(task, module, lr, times, target, most // times.workers)
             rows.append((lr, ours, theirs))
     best = [

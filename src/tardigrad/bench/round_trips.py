@@ -22,7 +22,7 @@ from torch import distributed as dist
 from tardigrad.core.checks import one_of
 from tardigrad.core.layout import Layout
 from tardigrad.rules import sgd
-from tardigrad.runtime.crew import Crew
+from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.options import Processes
 from tardigrad.runtime.ray_cluster import FAR, NEAR, local, two_nodes
 from tardigrad.runtime.training import train
@@ -39,8 +39,8 @@ OBJECT_STORE_BYTES = 1024**3
 class Rates:
     """The processes of all ways, waiting for their turns."""
 
-    def __init__(self, crew: Crew, workers: int, nodes: int = 1) -> None:
-        self._crew = crew
+    def __init__(self, pool: ActorPool, workers: int, nodes: int = 1) -> None:
+        self._pool = pool
         # Bound to their nodes: Ray would put a server beside its workers where it can.
         self._near: dict[str, float] | None = None if nodes == 1 else {NEAR: 1.0}
         self._far: dict[str, float] | None = None if nodes == 1 else {FAR: 1.0}
@@ -71,7 +71,7 @@ class Rates:
             sgd(lr=LR),
             workers=workers,
             updates=updates,
-            processes=Processes(crew=self._crew, resources=bound, shared_memory=self._far is None),
+            processes=Processes(pool=self._pool, resources=bound, shared_memory=self._far is None),
         )
         times = run.schedule.group_time_s
         rate = (updates - warm) / float(times[-1] - times[warm - 1])
@@ -104,8 +104,8 @@ def measured_rates(workers: int, nodes: int = 1) -> Iterator[Rates]:
     """For up to so many workers, on a Ray of our own: one node, or two with all workers on the
     other one than the server, where nothing is shared."""
     start = local if nodes == 1 else two_nodes
-    with start(2 * workers + 3, OBJECT_STORE_BYTES), Crew() as crew:
-        made = Rates(crew, workers, nodes)
+    with start(2 * workers + 3, OBJECT_STORE_BYTES), ActorPool() as pool:
+        made = Rates(pool, workers, nodes)
         try:
             yield made
         finally:

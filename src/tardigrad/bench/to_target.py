@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tardigrad.clusters import StepTimes, TimedCluster
 from tardigrad.rules import Rule
-from tardigrad.runtime.crew import Crew
+from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.options import Processes, Scenario
 from tardigrad.runtime.training import train
 from tardigrad.tasks import ModuleTask, Turn
@@ -35,7 +35,7 @@ def seconds_of_train(
     times: TimedCluster,
     target: float,
     updates: int,
-    crew: Crew | None = None,
+    pool: ActorPool | None = None,
 ) -> float | None:
     """Asynchronous training on this runtime; None where so many updates are not enough."""
     every = EVALUATE_EVERY * times.workers  # as many gradients as the other way
@@ -45,7 +45,7 @@ def seconds_of_train(
         workers=times.workers,
         updates=updates,
         evaluation=every,
-        processes=Processes(crew=crew),
+        processes=Processes(pool=pool),
         scenario=Scenario(impose=times),
     )
     for record in run.history.records:

@@ -16,11 +16,13 @@ from tardigrad.experiment.run import check_same, save_params, summarise
 from tardigrad.experiment.spec import Spec
 from tardigrad.links import Full
 from tardigrad.recording.folder import PARAMS, RunFolder, check_free
+from tardigrad.recording.record import read_record
+from tardigrad.recording.replay import Replayed, replay
 from tardigrad.scheduling import Schedule
 from tardigrad.scheduling.analysis import Summary
 
 if TYPE_CHECKING:
-    from tardigrad.runtime import Crew, Live, Replayed
+    from tardigrad.runtime import ActorPool, Live
 
 RAY = "ray"
 """Where in a run's folder the logs, cuts and the record of a run on Ray are."""
@@ -33,13 +35,13 @@ def run_on_ray(
     resume: bool = False,
     impose: bool = False,
     watch: "Callable[[Live], None] | None" = None,
-    crew: "Crew | None" = None,
+    pool: "ActorPool | None" = None,
 ) -> Run:
     """Run the spec on real processes: as many workers as its cluster has, at their own speed.
 
     impose: make the workers keep the step times of the spec's cluster.
     """
-    from tardigrad.runtime import Processes, Scenario, read_record, train
+    from tardigrad.runtime import Processes, Scenario, train
     from tardigrad.runtime.training import check_measured
 
     require(
@@ -72,7 +74,7 @@ def run_on_ray(
                     spec.checkpoint_every or 0,
                     resume=going_on and (path / RAY / "record.json").exists(),
                 ),
-                processes=Processes(address, crew),
+                processes=Processes(address, pool),
                 scenario=Scenario(_timed(cluster)) if impose else None,
                 watch=watch,
             )
@@ -95,8 +97,6 @@ def replay_run(
     force: bool = False,
 ) -> "Replayed":
     """Execute again what a run on Ray recorded in its folder."""
-    from tardigrad.runtime import read_record, replay
-
     path = Path(path)
     folder = RunFolder.open(path)
     record = read_record(path / RAY)
@@ -111,7 +111,7 @@ def compare_real(
     path: str | Path,
     address: str | None = None,
     watch: "Callable[[Live], None] | None" = None,
-    crew: "Crew | None" = None,
+    pool: "ActorPool | None" = None,
 ) -> ResultTable:
     """The spec on real workers that keep its cluster's step times, beside the simulation.
 
@@ -120,7 +120,7 @@ def compare_real(
     _timed(spec.make_cluster())
     check_free(Path(path))
     spec = replace(spec, evaluate_every=0, checkpoint_every=0)
-    real = run_on_ray(spec, path, address, impose=True, watch=watch, crew=crew).schedule
+    real = run_on_ray(spec, path, address, impose=True, watch=watch, pool=pool).schedule
     network = {"latency_s": message_s(real)}
     with_messages = replace(spec, cluster={**spec.cluster, "network": network})
     predicted, delayed = spec.make_schedule(), with_messages.make_schedule()

@@ -73,7 +73,7 @@ class SaveCut(NamedTuple):
 
 
 class TakeSnapshots(NamedTuple):
-    """Versions to evaluate. Those up to `done` have been, and are forgotten."""
+    """Versions to evaluate, each told once. Those up to `done` have been, and are forgotten."""
 
     done: int
 
@@ -200,6 +200,7 @@ class Show(NamedTuple):
     shards: Sequence[Any]
     workers: dict[int, Any]
     snapshots: Sequence[Sequence[Any]]
+    """Versions to evaluate, each as a list of all shards' parts."""
 
 
 Effect = (

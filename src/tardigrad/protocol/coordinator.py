@@ -150,6 +150,7 @@ class Coordinator:
         self._version = 0
         self._next_cut = self.cut_every
         self._evaluated = -1
+        self._snapshots: dict[int, dict[int, Any]] = {}
 
     def run(self) -> Steps[list[Any]]:
         """Until every shard has made its updates; their numbers at the end."""
@@ -284,10 +285,16 @@ class Coordinator:
         return False
 
     def _show(self, status: Sequence[Any], workers: dict[int, Any]) -> Steps[None]:
-        snapshots = yield from self._tell_shards(lambda s: [TakeSnapshots(self._evaluated)])
-        yield Show(status, workers, snapshots)
-        common = set.intersection(*({one.version for one in some} for some in snapshots))
-        self._evaluated = max([self._evaluated, *common])
+        """Hand over versions that all shards have made; one that came back tells some again."""
+        found = yield from self._tell_shards(lambda s: [TakeSnapshots(self._evaluated)])
+        for shard, snapshots in enumerate(found):
+            for one in snapshots:
+                if one.version > self._evaluated:
+                    self._snapshots.setdefault(one.version, {})[shard] = one
+        whole = [v for v, parts in sorted(self._snapshots.items()) if len(parts) == self.shards]
+        each = [[parts[s] for s in range(self.shards)] for parts in map(self._snapshots.pop, whole)]
+        yield Show(status, workers, each)
+        self._evaluated = max([self._evaluated, *whole])
 
     def _cut(self) -> Steps[None]:
         """Let workers start nothing until all they said has arrived, and save all shards."""

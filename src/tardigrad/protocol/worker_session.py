@@ -267,9 +267,10 @@ class WorkerSession:
         unsaid = any(channel.unacked for channel in self._channels)
         return WorkerStatus(not self._computing and not unsaid, self.control.step)
 
-    @property
-    def idle(self) -> bool:
-        return not self._computing
+    def unacknowledged(self, shard: int) -> int | None:
+        """The number of the first message that this shard has not acknowledged, if there is one."""
+        unacked = self._channels[shard].unacked
+        return unacked[0].number if unacked else None
 
     # What follows.
 

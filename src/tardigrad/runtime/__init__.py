@@ -3,56 +3,56 @@
 Ray is imported only when something of it is used, so that `import tardigrad` works without.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tardigrad.runtime.crew import Crew
+    from tardigrad.protocol.coordinator import MembershipChange as Change
+    from tardigrad.runtime.actor_pool import ActorPool
     from tardigrad.runtime.driver import Live
     from tardigrad.runtime.faults import fail_at
-    from tardigrad.runtime.membership import Change
     from tardigrad.runtime.options import Processes, Scenario
     from tardigrad.runtime.ray_cluster import connected, local
-    from tardigrad.runtime.replaying import Replayed, replay
-    from tardigrad.runtime.training import read_record, train
+    from tardigrad.runtime.training import train
 
 __all__ = [
+    "ActorPool",
     "Change",
-    "Crew",
     "Live",
     "Processes",
-    "Replayed",
     "Scenario",
     "check_ray",
     "connected",
     "fail_at",
     "local",
-    "read_record",
-    "replay",
     "train",
 ]
 
 _HOMES = {
-    "Change": "membership",
-    "Crew": "crew",
-    "Live": "driver",
-    "Processes": "options",
-    "Replayed": "replaying",
-    "Scenario": "options",
-    "connected": "ray_cluster",
-    "fail_at": "faults",
-    "local": "ray_cluster",
-    "read_record": "training",
-    "replay": "replaying",
-    "train": "training",
+    "ActorPool": ("runtime.actor_pool", "ActorPool"),
+    "Change": ("protocol.coordinator", "MembershipChange"),
+    "Live": ("runtime.driver", "Live"),
+    "Processes": ("runtime.options", "Processes"),
+    "Scenario": ("runtime.options", "Scenario"),
+    "connected": ("runtime.ray_cluster", "connected"),
+    "fail_at": ("runtime.faults", "fail_at"),
+    "local": ("runtime.ray_cluster", "local"),
+    "train": ("runtime.training", "train"),
 }
+_RENAMED = {"Crew": "ActorPool"}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        new = _RENAMED[name]
+        warnings.warn(f"tardigrad.runtime.{name} is now {new}", DeprecationWarning, stacklevel=2)
+        name = new
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     check_ray()
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    module, attribute = _HOMES[name]
+    return getattr(import_module(f"tardigrad.{module}"), attribute)
 
 
 def check_ray() -> None:

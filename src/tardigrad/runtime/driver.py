@@ -1,8 +1,4 @@
-"""The driver: starts a run's actors, watches them, brings back the dead, and ends the run.
-
-It takes no part in training. What it knows it can learn again from the run's folder, so a killed
-driver is replaced by another one.
-"""
+"""The driver: carries out on Ray what a `Coordinator` decides."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,25 +6,39 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import ray
-import torch
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
-from torch import Tensor
+from ray.exceptions import RayActorError, RayTaskError
 
-from tardigrad.runtime.crew import Crew
-from tardigrad.runtime.cut import begin_cut, cuts, finish_cut
-from tardigrad.runtime.membership import Change, still_to_make
-from tardigrad.runtime.messages import NO_ROW, PushHeader
-from tardigrad.runtime.recovery import Recovered
-from tardigrad.runtime.server import Snapshot
-from tardigrad.runtime.setup import Place, Setup
-from tardigrad.runtime.standing import End, ShardStatus, Where, WorkerAddress
+from tardigrad.protocol.calls import (
+    Answer,
+    Ask,
+    Dead,
+    Effect,
+    EndProcess,
+    FinishCut,
+    MakeShards,
+    MakeWorkers,
+    NextCut,
+    Outcome,
+    Process,
+    Recover,
+    Show,
+    TakeEpoch,
+    Tell,
+    Watch,
+)
+from tardigrad.protocol.coordinator import Coordinator
+from tardigrad.recording.cuts import finish_cut, next_cut
+from tardigrad.recording.disk import Disk
+from tardigrad.recording.epochs import Epochs
+from tardigrad.recording.recovery import RecoveredRun
+from tardigrad.recording.replica import Snapshot
+from tardigrad.runtime.actor_pool import ActorPool
+from tardigrad.runtime.ray_setup import ActorPlace, RaySetup
+from tardigrad.runtime.shard_actor import LiveShard, SentOrigin
+from tardigrad.runtime.shard_process import FinalShard, LifeEnded
+from tardigrad.runtime.worker_actor import LiveWorker
 
-POLL_S = 0.25
-QUIET_S = 60.0
-"""How long a cut may wait for silence before it is given up."""
 START_S = 120.0
-REPLACE_S = 60.0
-"""How long a dead worker's replacement may take to start before the run goes on without."""
 STOP_S = 30.0
 
 
@@ -36,24 +46,16 @@ class Live(NamedTuple):
     """How the run stands, for whoever watches."""
 
     time_s: float
-    shards: Sequence[ShardStatus]
-    workers: dict[int, Where]
+    shards: Sequence[LiveShard]
+    workers: dict[int, LiveWorker]
 
 
 @dataclass
 class _Actor:
     handle: Any
-    incarnation: int
-    place: Place
+    place: ActorPlace
     ended: Any
-    """Resolves when its work is done, fails when its process dies."""
-
-
-class Ended(NamedTuple):
-    theta: Tensor
-    average: Tensor | None
-    buffers: tuple[Tensor, ...]
-    digests: list[str]
+    """Resolves when its work is done, fails when its process dies or cannot go on."""
 
 
 class Driver:
@@ -61,409 +63,201 @@ class Driver:
 
     def __init__(
         self,
-        setup: Setup,
-        crew: Crew,
-        cut_every: int = 0,
-        changes: Sequence[Change] = (),
+        setup: RaySetup,
+        coordinator: Coordinator,
+        pool: ActorPool,
+        disk: Disk,
+        epochs: Epochs,
+        resources: Mapping[tuple[str, int], Mapping[str, float]] | None = None,
         on_snapshot: Callable[[list[Snapshot]], None] | None = None,
         watch: Callable[[Live], None] | None = None,
-        resources: Mapping[tuple[str, int], Mapping[str, float]] | None = None,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.setup = setup
-        self.crew = crew
-        self.cut_every = cut_every
-        self.changes = sorted(changes, key=lambda c: c.at_update)
-        self.on_snapshot = on_snapshot
-        self.watch = watch
-        self.resources = resources or {}
-        self.shards: list[_Actor] = []
-        self.workers: dict[int, _Actor] = {}
-        self.recoveries: list[str] = []
-        self._dead: set[tuple[str, int]] = set()
-        self._done: set[tuple[str, int]] = set()
-        self._holding = False
-        self._next_worker = setup.workers
-        self._next_cut = cut_every
-        self._snapshots: dict[int, dict[int, Snapshot]] = {}
-        self._evaluated = -1
+        self.coordinator = coordinator
+        self.pool = pool
+        self._disk, self._epochs = disk, epochs
+        self._resources = resources or {}
+        self._on_snapshot, self._watch, self._say = on_snapshot, watch, say
+        self._actors: dict[Process, _Actor] = {}
+        self._bound_once: set[tuple[str, int]] = set()
         self._told = ray.put(setup)
 
-    # Beginning.
-
-    def start(self, recovered: Recovered | None = None) -> None:
-        """Start all actors: from nothing, or where the logs of an earlier driver end."""
-        count, members = self.setup.sharding.shards, list(range(self.setup.workers))
-        lives, saved = [0] * count, [None] * count
-        worker_lives = dict.fromkeys(members, 0)
-        if recovered is not None:
-            control = recovered.servers[0].control
-            members = sorted(control.members)
-            worker_lives = {w: control.incarnation.get(w, 0) + 1 for w in members}
-            self._next_worker = max([*control.incarnation, self.setup.workers - 1]) + 1
-            self.changes = still_to_make(self.changes, recovered.stories[0])
-            lives = [story.incarnation + 1 for story in recovered.stories]
-            saved = [_saved(recovered, shard) for shard in range(count)]
-        shards = [self._take("shard", s) for s in range(count)]
-        workers = [self._take("worker", w) for w in members]
-        places = [
-            actor.prepare.remote(self._told, s, lives[s], saved[s])
-            for s, actor in enumerate(shards)
-        ] + [
-            actor.prepare.remote(self._told, w, worker_lives[w])
-            for w, actor in zip(members, workers, strict=True)
-        ]
-        where = ray.get(places, timeout=START_S)
-        for s, actor in enumerate(shards):
-            ended = actor.watch.remote(self.setup.updates)
-            self.shards.append(_Actor(actor, lives[s], where[s], ended))
-        for w, actor, place in zip(members, workers, where[count:], strict=True):
-            self.workers[w] = _Actor(actor, worker_lives[w], place, None)
-        ray.get([self._introduce(worker) for worker in workers])
-        channels = {w: self._connect(w) for w in members}
-        for w in members:  # only now: what one does may release the others
-            self._set_to_work(w, channels[w], recovered)
-
-    def _take(self, kind: str, index: int) -> Any:
-        return self.crew.take(kind, self.resources.get((kind, index)))
-
-    def _introduce(self, worker: Any) -> Any:
-        """Tell a worker of the shards, before they are told of it."""
-        shards = [(s.handle, s.incarnation, s.place) for s in self.shards]
-        return worker.connect.remote(shards)
-
-    def _connect(self, worker: int) -> list[End]:
-        """Tell the shards of a worker."""
-        actor = self.workers[worker]
-        link = WorkerAddress(actor.handle, actor.incarnation, actor.place)
-        channels: list[End] = ray.get([s.handle.connect.remote(worker, link) for s in self.shards])
-        return channels
-
-    def _set_to_work(
-        self, worker: int, channels: list[End], recovered: Recovered | None = None
-    ) -> None:
-        """Start a worker where its channels say: at the beginning, or in a dead one's place."""
-        actor = self.workers[worker]
-        if len({channel.received for channel in channels}) > 1:
-            channels = self._complete(worker, recovered or Recovered(self.setup))
-        received = channels[0].received
-        if received < 0 and worker < self.setup.workers:
-            actor.ended = actor.handle.run.remote(0, worker, [0] * len(channels))
-        else:
-            heard, last = [channel.heard for channel in channels], channels[0].last
-            used = NO_ROW if last is None else PushHeader(*last).row
-            actor.ended = actor.handle.run.remote(received + 1, NO_ROW, heard, used)
-        if actor.incarnation:
-            ray.get([s.handle.resend.remote(worker) for s in self.shards])
-
-    def _complete(self, worker: int, recovered: Recovered) -> list[End]:
-        """Give every shard the gradients that only some have got of a worker that died."""
-        for half in recovered.halves(worker):
-            for shard in half.missing:
-                grad: Any = None
-                extra: tuple[Any, ...] = ()
-                if half.gradient is not None:
-                    grad = half.gradient.grad[self.setup.sharding.slice(shard)].numpy()
-                    extra = tuple(b.numpy() for b in half.gradient.buffers) if not shard else ()
-                ray.get(self.shards[shard].handle.complete.remote(tuple(half.push), grad, extra))
-        return [ray.get(s.handle.channels.remote())[worker] for s in self.shards]
-
-    # Going on.
-
-    def run(self) -> Ended:
+    def run(self) -> list[FinalShard]:
         """Until every shard has made its updates."""
-        while True:
-            try:
-                if self._tick():
-                    return self._finish()
-            except RayActorError:
-                time.sleep(POLL_S / 10)  # somebody died meanwhile: the next tick finds out who
-                self._doubt_finished()
+        try:
+            finals: list[FinalShard] = self._drive(self.coordinator.run())
+            return finals
+        except BaseException:
+            self.abandon()
+            raise
 
-    def _tick(self) -> bool:
-        """Wait a little, mend what broke, do what is due; True at the end."""
-        self._find_dead()
-        if self._dead:
-            self._mend()
-            return False
-        status = ray.get([s.handle.status.remote() for s in self.shards])
-        self._look(status)
-        updates = min(s.version for s in status)
-        if updates >= self.setup.updates:
-            return True
-        if self.changes and updates >= self.changes[0].at_update:
-            change = self.changes[0]
-            if change.remove is None:
-                self.add_worker()
-            elif change.remove in self.workers:  # else it has died, and was not replaced
-                self.remove_worker(change.remove)
-            self.changes.pop(0)  # only now: a death on the way would have it done again
-        overdue = updates >= self._next_cut + self.cut_every
-        if self.cut_every and updates >= self._next_cut and self.cut(overdue):
-            self._next_cut = (updates // self.cut_every + 1) * self.cut_every
-        return False
-
-    def _find_dead(self) -> None:
-        actors = [(("shard", i), a) for i, a in enumerate(self.shards)]
-        actors += [(("worker", w), a) for w, a in self.workers.items()]
-        known = self._dead | self._done
-        pending = {a.ended: who for who, a in actors if who not in known}
-        unfinished = list(pending)
-        ready, _ = ray.wait(unfinished, num_returns=1, timeout=POLL_S)
-        if ready:  # others may have gone with it
-            ready, _ = ray.wait(unfinished, num_returns=len(unfinished), timeout=0)
-        for reference in ready:
+    def finish(self) -> None:
+        """Let the actors be used again, as far as they answer."""
+        self._drive(self.coordinator.stop())
+        closing = {actor.handle.close.remote(): actor for actor in self._actors.values()}
+        done, late = ray.wait(list(closing), num_returns=len(closing), timeout=STOP_S)
+        for reference in done:
             try:
                 ray.get(reference)
-                self._done.add(pending[reference])
+                self.pool.give_back(closing[reference].handle)
             except RayActorError:
-                self._dead.add(pending[reference])
-            except RayTaskError as error:
-                self.abandon()
-                raise error.cause from error
-
-    def _doubt_finished(self) -> None:
-        """Shards that have made their last version are not waited for any more, and yet may die."""
-        for index, shard in enumerate(self.shards):
-            if ("shard", index) in self._done:
-                try:
-                    ray.get(shard.handle.status.remote())
-                except RayActorError:
-                    self._done.discard(("shard", index))
-                    self._dead.add(("shard", index))
-
-    def _mend(self) -> None:
-        """Bring back the dead, shards first, because workers need all of them."""
-        self._revive_shards()
-        for who in sorted(self._dead):
-            _, index = who
-            ray.kill(self.workers[index].handle)  # it may only have been out of reach
-            self._replace(index, self.workers[index].incarnation + 1)
-            self._dead.discard(who)
-            self.recoveries.append(f"worker {index}")
-
-    def _revive_shards(self) -> None:
-        for who in sorted(who for who in self._dead if who[0] == "shard"):
-            _, index = who
-            ray.kill(self.shards[index].handle)
-            self._revive(index, self.shards[index].incarnation + 1)
-            self._dead.discard(who)
-            self.recoveries.append(f"shard {index}")
-
-    def _revive(self, shard: int, incarnation: int) -> None:
-        recovered = Recovered(self.setup)
-        handle = self.crew.take("shard")  # wherever there is room: its old node may be gone
-        saved = _saved(recovered, shard)
-        prepared = handle.prepare.remote(self._told, shard, incarnation, saved)
-        place = ray.get(prepared, timeout=START_S)
-        self.shards[shard] = _Actor(
-            handle, incarnation, place, handle.watch.remote(self.setup.updates)
-        )
-        self._done.discard(("shard", shard))
-        if self._holding:
-            ray.get(handle.hold.remote())
-        known = ray.get(handle.channels.remote())
-        for worker, actor in self.workers.items():
-            received = -1
-            if worker in known:  # else it is just joining or leaving
-                link = WorkerAddress(actor.handle, actor.incarnation, actor.place)
-                received = ray.get(handle.connect.remote(worker, link)).received
-            again = actor.handle.reconnect.remote(shard, handle, incarnation, place, received)
-            try:
-                ray.get(again)
-            except RayActorError:
-                continue  # it is dead too, and will be replaced
-            ray.get(handle.resend.remote(worker))
-
-    def _replace(self, worker: int, incarnation: int) -> None:
-        handle = self.crew.take("worker")
-        try:
-            prepared = handle.prepare.remote(self._told, worker, incarnation)
-            place = ray.get(prepared, timeout=REPLACE_S)
-        except GetTimeoutError:
-            ray.kill(handle)
-            self._give_up(worker)
-            return
-        self.workers[worker] = _Actor(handle, incarnation, place, None)
-        ray.get(self._introduce(handle))
-        self._set_to_work(worker, self._connect(worker))
-
-    def _give_up(self, worker: int) -> None:
-        """There is no room for a replacement: the worker has left, and what it had pushed to some
-        shards only is dropped at the others, and counted."""
-        if len(self.workers) == 1:
-            raise ValueError(
-                f"worker {worker}, the last one, died and no node has room for another: "
-                "add nodes and resume the run"
-            )
-        lost: list[list[tuple[Any, ...]]] = [[] for _ in self.shards]
-        for half in Recovered(self.setup).halves(worker):
-            for shard in half.missing:
-                lost[shard].append(tuple(half.push))
-        self._all_at_once(lambda s: self.shards[s].handle.leave.remote(worker, lost[s]))
-        del self.workers[worker]
-        self._dead.discard(("worker", worker))
-
-    # Holding everything for a moment.
-
-    def cut(self, overdue: bool = False) -> bool:
-        """Hold releases until nothing is in flight, save all shards, go on.
-
-        False, and nothing saved, where some shards only have made a version to evaluate: who starts
-        from the cut would not see the others make it. One that is overdue is made all the same,
-        because shards that are always apart would never let one be made.
-        """
-        handles = [s.handle for s in self.shards]
-        try:
-            ray.get([h.hold.remote() for h in handles])
-            if self._quiet():
-                self._evaluate()
-                if self._snapshots and not overdue:
-                    return False
-                whole = cuts(self.setup.folder)
-                number = whole[-1].number + 1 if whole else 0
-                begin_cut(self.setup.folder, number)
-                events = ray.get([h.save.remote(number) for h in handles])
-                finish_cut(self.setup.folder, number, events)
-            return True
-        finally:
-            for handle in handles:
-                handle.resume.remote()
-
-    def _quiet(self) -> bool:
-        """Wait until every worker waits and every message has arrived."""
-        until = time.monotonic() + QUIET_S
-        while time.monotonic() < until:
-            wheres = dict(
-                zip(
-                    self.workers,
-                    ray.get([a.handle.where.remote() for a in self.workers.values()]),
-                    strict=True,
-                )
-            )
-            ends = ray.get([s.handle.channels.remote() for s in self.shards])
-            if all(_silent(where, [end[w] for end in ends]) for w, where in wheres.items()):
-                return True
-            time.sleep(0.005)
-        return False
-
-    def add_worker(self) -> int:
-        """One more worker, with a number of its own."""
-        worker = self._next_worker
-        handle = self._take("worker", worker)
-        place = ray.get(handle.prepare.remote(self._told, worker, 0), timeout=START_S)
-        ray.get(self._introduce(handle))
-        ended = handle.run.remote(0, NO_ROW, [-1] * len(self.shards))
-        self.workers[worker] = _Actor(handle, 0, place, ended)
-        self._next_worker += 1
-        link = WorkerAddress(handle, 0, place)
-        self._all_at_once(lambda s: self.shards[s].handle.join.remote(worker, link))
-        return worker
-
-    def remove_worker(self, worker: int) -> None:
-        """Let a worker finish and push its gradient, then go for good."""
-        actor = self.workers.get(worker)
-        if actor is None:
-            raise ValueError(f"there is no worker {worker}: {sorted(self.workers)} are at work")
-        if len(self.workers) == 1:
-            raise ValueError(f"worker {worker} is the last one: nobody would be left to train")
-        try:
-            ray.get(actor.handle.stop.remote())
-            ray.get(actor.ended)
-            pushed = ray.get(actor.handle.where.remote()).pushed
-        except RayActorError:
-            ray.kill(actor.handle)  # it may only have been out of reach
-            self._give_up(worker)  # it died on its way out
-            return
-        while any(
-            ray.get(s.handle.channels.remote())[worker].received < pushed for s in self.shards
-        ):
-            time.sleep(0.005)
-        self._all_at_once(lambda s: self.shards[s].handle.leave.remote(worker))
-        del self.workers[worker]
-        self.crew.give_back(actor.handle)
-
-    def _all_at_once(self, tell: Callable[[int], Any]) -> None:
-        """The same event at every shard, with no release in between: nobody sees it half done. A
-        shard that dies meanwhile is brought back, and all are told again what they may know."""
-        self._holding = True
-        while self._holding:
-            try:
-                self._revive_shards()
-                self._of_all(lambda s: self.shards[s].handle.hold.remote())
-                self._of_all(tell)
-                self._holding = False
-            except RayActorError:
-                self._find_dead()
-                self._doubt_finished()
-        for shard in self.shards:
-            shard.handle.resume.remote()
-
-    def _of_all(self, tell: Callable[[int], Any]) -> None:
-        """Wait for every shard, also where one fails."""
-        told = [tell(shard) for shard in range(len(self.shards))]
-        ray.wait(told, num_returns=len(told))
-        ray.get(told)
-
-    # Watching and ending.
-
-    def _look(self, status: list[ShardStatus]) -> None:
-        self._evaluate()
-        if self.watch is not None:
-            wheres = ray.get([a.handle.where.remote() for a in self.workers.values()])
-            now_s = time.time() - self.setup.began_s
-            self.watch(Live(now_s, status, dict(zip(self.workers, wheres, strict=True))))
-
-    def _evaluate(self) -> None:
-        """Hand over the snapshots that all shards have made; a revived one makes some again."""
-        if self.on_snapshot is None:
-            return
-        for s, actor in enumerate(self.shards):
-            for snapshot in ray.get(actor.handle.snapshots.remote()):
-                if snapshot.version > self._evaluated:
-                    self._snapshots.setdefault(snapshot.version, {})[s] = snapshot
-        for version in sorted(self._snapshots):
-            parts = self._snapshots[version]
-            if len(parts) == len(self.shards):
-                del self._snapshots[version]
-                self._evaluated = version
-                self.on_snapshot([parts[s] for s in range(len(parts))])
-
-    def _finish(self) -> Ended:
-        ray.get([a.handle.stop.remote() for a in self.workers.values()])
-        running = {a.ended: w for w, a in self.workers.items()}
-        done, _ = ray.wait(list(running), num_returns=len(running), timeout=STOP_S)
-        finals = ray.get([s.handle.final.remote() for s in self.shards])
-        for reference, worker in running.items():
-            actor = self.workers[worker]
-            if reference in done:
-                self.crew.give_back(actor.handle)
-            else:
-                ray.kill(actor.handle)
-        for actor in self.shards:
-            self.crew.give_back(actor.handle)
-        averages = [f[1] for f in finals]
-        kept = [a for a in averages if a is not None]
-        average = torch.cat(kept) if len(kept) == len(finals) else None
-        theta = torch.cat([f[0] for f in finals])
-        return Ended(theta, average, finals[0][2], [f[3] for f in finals])
+                pass
+        for reference in late:
+            ray.kill(closing[reference].handle)
+        self._actors.clear()
 
     def abandon(self) -> None:
         """End every process of the run, whatever it is doing."""
-        for actor in [*self.shards, *self.workers.values()]:
+        for actor in self._actors.values():
             ray.kill(actor.handle)
 
+    def _drive(self, steps: Any) -> Any:
+        value: Any = None
+        while True:
+            try:
+                effect = steps.send(value)
+            except StopIteration as stop:
+                return stop.value
+            value = self._carry_out(effect)
 
-def _saved(recovered: Recovered, shard: int) -> Any:
-    if not recovered.reached_end(shard):
-        raise ValueError(
-            f"shard {shard} cannot be recovered: its log goes on after what the other logs explain"
-        )
-    server = recovered.servers[shard]
-    return server.tensors(), server.facts(), list(server.snapshots)
+    def _carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case Ask(calls, limit_s):
+                return self._ask(calls, limit_s)
+            case Watch(seconds):
+                return self._find_dead(seconds)
+            case MakeShards(epochs, recovered, held):
+                return self._make_shards(epochs, recovered, held)
+            case MakeWorkers(workers, limit_s):
+                return self._make_workers(workers, limit_s)
+            case EndProcess(process):
+                actor = self._actors.pop(process, None)
+                if actor is not None:
+                    ray.kill(actor.handle)
+            case TakeEpoch(purpose):
+                return self._epochs.take(purpose)
+            case Recover():
+                recovered = RecoveredRun(self.setup.run, self._disk)
+                self._epochs.check()  # after reading: no other driver's logs were among them
+                return recovered
+            case NextCut():
+                return next_cut(self._disk)
+            case FinishCut(number, places):
+                finish_cut(self._disk, number, places)
+            case Tell(text):
+                self._say(text)
+            case Show():
+                self._show(effect)
+        return None
+
+    # Actors.
+
+    def _make_shards(
+        self, epochs: Mapping[int, int], recovered: RecoveredRun, held: bool
+    ) -> list[Outcome]:
+        prepared = {}
+        for shard, epoch in epochs.items():
+            handle = self._take("shard", shard)
+            origin = SentOrigin.of(recovered, shard, epoch)
+            prepared[Process("shard", shard)] = (
+                handle,
+                handle.prepare.remote(self._told, origin, held),
+            )
+        return self._prepared(prepared, START_S)
+
+    def _make_workers(self, workers: Sequence[int], limit_s: float) -> list[Outcome]:
+        prepared = {}
+        for worker in workers:
+            handle = self._take("worker", worker)
+            prepared[Process("worker", worker)] = (
+                handle,
+                handle.prepare.remote(self._told, worker),
+            )
+        return self._prepared(prepared, limit_s)
+
+    def _take(self, kind: str, number: int) -> Any:
+        """Where it was bound to, at first; then wherever there is room: its node may be gone."""
+        again = (kind, number) in self._bound_once
+        self._bound_once.add((kind, number))
+        return self.pool.take(kind, None if again else self._resources.get((kind, number)))
+
+    def _prepared(
+        self, prepared: Mapping[Process, tuple[Any, Any]], limit_s: float
+    ) -> list[Outcome]:
+        until = time.monotonic() + limit_s
+        outcomes: list[Outcome] = []
+        for process, (handle, reference) in prepared.items():
+            outcome = self._outcome(process, reference, until)
+            if isinstance(outcome, Answer):
+                self._actors[process] = _Actor(handle, outcome.value, handle.watch.remote())
+            else:
+                ray.kill(handle)
+            outcomes.append(outcome)
+        return outcomes
+
+    def _ask(self, calls: Sequence[tuple[Process, Any]], limit_s: float) -> list[Outcome]:
+        until = time.monotonic() + limit_s
+        shards = {p.number: a.place for p, a in self._actors.items() if p.kind == "shard"}
+        asked: list[Any] = []
+        for process, call in calls:
+            actor = self._actors.get(process)
+            if actor is None:
+                asked.append(None)
+            elif process.kind == "shard":
+                asked.append(actor.handle.call.remote(call))
+            else:
+                asked.append(actor.handle.call.remote(call, shards))
+        return [
+            Dead(process, "it was not there")
+            if reference is None
+            else self._outcome(process, reference, until)
+            for (process, _), reference in zip(calls, asked, strict=True)
+        ]
+
+    def _outcome(self, process: Process, reference: Any, until: float) -> Outcome:
+        left_s = max(0.0, until - time.monotonic())
+        ready, _ = ray.wait([reference], timeout=left_s)
+        if not ready:
+            return Dead(process, "it does not answer")
+        return self._settled(process, reference)
+
+    @staticmethod
+    def _settled(process: Process, reference: Any) -> Outcome:
+        """An error that is not of this one process ends the run."""
+        try:
+            return Answer(ray.get(reference))
+        except RayTaskError as error:
+            if isinstance(error.cause, LifeEnded):
+                return Dead(process, str(error.cause))
+            raise error.cause from error
+        except RayActorError as error:
+            return Dead(process, _why(error))
+
+    def _find_dead(self, seconds: float) -> list[Dead]:
+        ended = {actor.ended: process for process, actor in self._actors.items()}
+        if not ended:
+            time.sleep(seconds)
+            return []
+        waiting = list(ended)
+        ready, _ = ray.wait(waiting, num_returns=1, timeout=seconds)
+        if ready:  # others may have gone with it
+            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+        outcomes = [self._settled(ended[reference], reference) for reference in ready]
+        return [outcome for outcome in outcomes if isinstance(outcome, Dead)]
+
+    # Watching.
+
+    def _show(self, show: Show) -> None:
+        if self._on_snapshot is not None:
+            for parts in show.snapshots:
+                self._on_snapshot(list(parts))
+        if self._watch is not None:
+            now_s = time.time() - self.setup.began_s
+            self._watch(Live(now_s, show.shards, dict(show.workers)))
 
 
-def _silent(where: Where, ends: Sequence[End]) -> bool:
-    return where.idle and all(
-        end.received == where.pushed and end.sent == heard
-        for end, heard in zip(ends, where.heard, strict=True)
-    )
+def _why(error: RayActorError) -> str:
+    """Ray's reason in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:200] if lines else type(error).__name__

@@ -54,12 +54,12 @@ def fail_at(
 class Fuse:
     """One process's faults; only a first life has any."""
 
-    def __init__(self, faults: tuple[Fault, ...], kind: str, index: int, incarnation: int) -> None:
+    def __init__(self, faults: tuple[Fault, ...], kind: str, index: int, first: bool) -> None:
         mine = [f for f in faults if (f.kind, f.number) == (kind, index)]
-        self._set = {(f.at, f.moment) for f in mine} if incarnation == 0 else set()
+        self._set = {(f.moment, f.at) for f in mine} if first else set()
 
-    def burn(self, at: int, moment: str, after_s: float = 0.0) -> None:
+    def burn(self, moment: str, at: int, after_s: float = 0.0) -> None:
         """Die here, if this is the moment, as by kill -9; `after_s` lets messages leave first."""
-        if (at, moment) in self._set:
+        if (moment, at) in self._set:
             time.sleep(after_s)
             os.kill(os.getpid(), signal.SIGKILL)

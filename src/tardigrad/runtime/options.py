@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.checks import count, one_of, require
-from tardigrad.runtime.crew import Crew
+from tardigrad.protocol.coordinator import MembershipChange
+from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.faults import Fault
-from tardigrad.runtime.membership import Change
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,14 @@ class Processes:
     address: str | None = None
     """HOST:PORT of a cluster to join. None: the Ray this process is connected to, or a local one
     started for this run."""
-    crew: Crew | None = None
+    pool: ActorPool | None = None
     """Actors to use, kept for the next run. None: new ones, for this run alone."""
     resources: Mapping[tuple[str, int], Mapping[str, float]] | None = None
     """Ray resources for ("worker", i) or ("shard", i), to bind them to nodes that have these."""
     threads: int = 1
     """Of each process; the bits of a gradient depend on it."""
     shared_memory: bool = True
-    """Let those on one node share memory. False: everything travels through Ray."""
+    """Let those on one node share memory. False: everything travels through sockets."""
     digest_every: int = 100
     """Updates between digests of θ in the logs, which a replay compares; 0: at the end alone."""
     sync_log: bool = False
@@ -54,7 +54,7 @@ class Scenario:
     a gradient that was computed sooner."""
     faults: Sequence[Fault] = ()
     """Kills on schedule (`fail_at`), for tests."""
-    changes: Sequence[Change] = ()
+    changes: Sequence[MembershipChange] = ()
     """Workers to add or remove on the way. Give them to a resumed run too, which makes those that
     are still to be made."""
 
@@ -65,7 +65,7 @@ class Scenario:
         )
         for name, kind, example in (
             ("faults", Fault, "fail_at(worker=0, step=3)"),
-            ("changes", Change, "Change(at_update=10)"),
+            ("changes", MembershipChange, "Change(at_update=10)"),
         ):
             given = getattr(self, name)
             require(

@@ -4,7 +4,7 @@ Every event is decided, logged and only then carried out; nothing leaves before 
 the log cannot be written, the process ends: what it holds is ahead of what others can know.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -99,8 +99,14 @@ class ShardProcess:
     """Methods return what is to be sent to workers, and the timers to set."""
 
     def __init__(
-        self, setup: RunSetup, disk: Disk, origin: ShardOrigin, held: bool = False
+        self,
+        setup: RunSetup,
+        disk: Disk,
+        origin: ShardOrigin,
+        held: bool = False,
+        moment: Callable[[str, int], None] = lambda name, version: None,
     ) -> None:
+        """moment: told of moments in which a test may want it to die."""
         self.setup = setup
         self.epoch = origin.epoch
         self.replica = origin.replica
@@ -109,8 +115,11 @@ class ShardProcess:
         self._log = log_name(self._session.shard, self.epoch)
         self._size = 0
         self._held = held
+        self._moment = moment
         self._told: dict[int, int] = {}
         """The last release that was sent to each worker."""
+        self._handed = -1
+        """The last snapshot that was handed over."""
         self._dropped: dict[int, int] = {}
         self._delays: dict[int, tuple[int, int]] = {}
         if setup.sync_log and origin.opening.follows:
@@ -201,7 +210,9 @@ class ShardProcess:
             case TakeSnapshots(done):
                 kept = [one for one in self.replica.snapshots if one.version > done]
                 self.replica.snapshots = kept
-                return tuple(kept), []
+                new = tuple(one for one in kept if one.version > self._handed)
+                self._handed = max([self._handed, *(one.version for one in new)])
+                return new, []
             case FinishShard():
                 return self._final(), []
             case AskShard():
@@ -238,9 +249,14 @@ class ShardProcess:
     # How an event is handled.
 
     def _handle(self, event: Event, now_s: float, sender: int | None = None) -> list[ShardOut]:
-        decided = self.replica.decide(event, now_s)
-        self._append(write_entry(decided.entry))
         before = self.version
+        decided = self.replica.decide(event, now_s)
+        made = self._session.version
+        if made != before:
+            self._moment("before_log", made)
+        self._append(write_entry(decided.entry))
+        if made != before:
+            self._moment("before_release", made)
         self.replica.carry_out(decided)
         decisions = decided.entry.decided
         self._count(decisions, decided.headers, before)

@@ -1,9 +1,10 @@
 """`train`: the same task, rule and policy as `simulate`, on real processes and in real time."""
 
-import json
+import fcntl
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,32 +15,34 @@ from typing import Any
 
 import torch
 
-from tardigrad.clusters import StepTimes, TimedCluster
 from tardigrad.core.checks import count, require
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.core.trees import not_finite
 from tardigrad.engine import Checkpoints, Diverged, Evaluation, History, Run
+from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.engine.execute import ShardBy, check_splits, divide
 from tardigrad.policies import Async, Policy
+from tardigrad.protocol.coordinator import Coordinator
+from tardigrad.recording.disk import FolderDisk
+from tardigrad.recording.epochs import FINISH, Epochs
+from tardigrad.recording.facts import facts_of, policy_facts
+from tardigrad.recording.merge import merge
+from tardigrad.recording.record import FORMAT, begin_record, resume_record, write_record
+from tardigrad.recording.setup import RunSetup
+from tardigrad.recording.shard_logs import ShardStory, read_story
 from tardigrad.rules import Rule
-from tardigrad.runtime.crew import Crew
+from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.driver import Driver, Live
-from tardigrad.runtime.facts import check_facts, facts_of, policy_facts
-from tardigrad.runtime.log import read_log
-from tardigrad.runtime.membership import complete_membership
-from tardigrad.runtime.merge import merge
+from tardigrad.runtime.evaluator import Evaluator
 from tardigrad.runtime.options import Processes, Scenario
 from tardigrad.runtime.ray_cluster import connected
-from tardigrad.runtime.recovery import Recovered
-from tardigrad.runtime.server import Snapshot
-from tardigrad.runtime.setup import Setup
+from tardigrad.runtime.ray_setup import RaySetup
+from tardigrad.runtime.shard_process import FinalShard
 from tardigrad.scheduling.size import check_size
 from tardigrad.tasks import Task
 
-RECORD = "record.json"
-RECORDS = "evaluations.jsonl"
-FORMAT = "tardigrad-ray-1"
-
+LOCK = "driver.lock"
+FINAL = "final.safetensors"
 
 OLD_NAMES = grouped_arguments(
     evaluation=Grouped(Evaluation, {"evaluate_every": "every", "splits": "splits"}),
@@ -90,8 +93,18 @@ def train(
     require(impose is None or impose.workers >= workers, "impose has fewer workers than the run")
     policy.check(workers, shards)
     check_size(workers, updates, shards, workers + updates, closed=False)
-    sharding = divide(task, rule, shards, shard_by)
-    place = Path(tempfile.mkdtemp(prefix="tardigrad-")) if folder is None else Path(folder)
+    run = RunSetup(
+        task,
+        rule,
+        policy,
+        divide(task, rule, shards, shard_by),
+        workers,
+        updates,
+        processes.threads,
+        evaluation.every,
+        processes.digest_every,
+        processes.sync_log,
+    )
     plain = {
         "format": FORMAT,
         "workers": workers,
@@ -103,64 +116,62 @@ def train(
         "seed": seed,
         "facts": facts_of(task, rule, processes.threads) | policy_facts(policy),
     }
-    try:
-        began_s = _begin(place, plain, resume)
-        setup = Setup(
-            run=secrets.randbits(62),
-            task=task,
-            rule=rule,
-            policy=policy,
-            sharding=sharding,
-            workers=workers,
-            updates=updates,
-            folder=place.absolute(),
-            began_s=began_s,
-            threads=processes.threads,
-            shared_memory=processes.shared_memory,
-            times=_times(impose, seed),
-            faults=tuple(scenario.faults),
-            snapshot_every=evaluation.every,
-            digest_every=processes.digest_every,
-            sync_log=processes.sync_log,
+    with _folder(folder) as place:
+        if resume:
+            began_s = resume_record(place, plain)
+        else:
+            began_s = time.time()
+            begin_record(place, plain, began_s)
+        setup = RaySetup(
+            run,
+            place,
+            secrets.token_bytes(32),
+            began_s,
+            processes.shared_memory,
+            None if impose is None else impose.realise(seed),
+            tuple(scenario.faults),
         )
-        evaluator = Evaluator(setup, evaluation.splits, resume) if evaluation.every else None
-        with _crew(processes, workers + shards) as crew:
+        evaluator = None
+        if evaluation.every:
+            evaluator = Evaluator(task, place, began_s, evaluation.splits)
+        disk = FolderDisk(place)
+        epochs = Epochs(disk, f"{socket.gethostname()}, process {os.getpid()}")
+        coordinator = Coordinator(
+            shards,
+            workers,
+            updates,
+            checkpoints.every,
+            scenario.changes,
+            watches=watch is not None,
+        )
+        with _pool(processes, workers + shards) as pool:
             driver = Driver(
                 setup,
-                crew,
-                checkpoints.every,
-                scenario.changes,
+                coordinator,
+                pool,
+                disk,
+                epochs,
+                processes.resources,
                 evaluator.take if evaluator else None,
                 watch,
-                processes.resources,
             )
-            try:
-                if resume:
-                    complete_membership(setup)
-                driver.start(Recovered(setup) if resume else None)
-                ended = driver.run()
-            except BaseException:
-                driver.abandon()
-                raise
-        stories = [read_log(setup.log_path(shard)) for shard in range(shards)]
+            finals = driver.run()
+            _save_final(place / FINAL, finals)
+            driver.finish()
+        epochs.take(FINISH)
+        stories = [read_story(disk, shard) for shard in range(shards)]
         schedule, losses, origin_s = merge(stories, workers)
         schedule.about.update(policy=_about(policy), cluster={"name": "ray"}, seed=seed)
-        plain["digests"] = [
-            [shard, version, digest]
-            for shard, story in enumerate(stories)
-            for version, digest in [*story.digests, (updates, ended.digests[shard])]
-        ]
-        plain["recoveries"] = driver.recoveries
-        _write(place / RECORD, {**plain, "began_s": began_s, "finished": True})
+        plain["digests"] = _digests(stories, finals, updates)
+        plain["recoveries"] = coordinator.recoveries
+        write_record(place, {**plain, "began_s": began_s, "finished": True})
         history = History(evaluator.finish(losses, origin_s) if evaluator else [], losses)
-        wrong = not_finite(ended.theta)
+        theta = torch.cat([final.theta for final in finals])
+        wrong = not_finite(theta)
         if wrong is not None:
             worker = int(schedule.worker[schedule.group_rows[-1]])
             raise Diverged(updates, worker, wrong, "a parameter")
-        return Run(ended.theta, history, schedule, ended.buffers, ended.average)
-    finally:
-        if folder is None:
-            shutil.rmtree(place, ignore_errors=True)
+        return Run(theta, history, schedule, finals[0].buffers, _average(finals))
 
 
 def check_measured(task: Task, evaluation: Evaluation) -> None:
@@ -173,114 +184,68 @@ def check_measured(task: Task, evaluation: Evaluation) -> None:
     check_splits(task, evaluation)
 
 
-class Evaluator:
-    """Evaluates snapshots of the shards in the driver's process, while workers go on."""
-
-    def __init__(self, setup: Setup, splits: Sequence[str], resume: bool) -> None:
-        self.setup = setup
-        self.splits = splits
-        self._path = setup.folder / RECORDS
-        self.records: list[dict[str, float]] = []
-        if resume and self._path.exists():
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-            self.records = [json.loads(line) for line in lines]
-        self._known = {record["update"] for record in self.records}
-
-    def take(self, parts: list[Snapshot]) -> None:
-        """One version of all shards."""
-        first, task = parts[0], self.setup.task
-        if first.version in self._known:
-            return
-        self._known.add(first.version)
-        record: dict[str, float] = {
-            "update": first.version,
-            "time_s": max(part.time_s for part in parts),
-            "wall_s": time.time() - self.setup.began_s,
-            "samples": first.samples,
-        }
-        if task.epoch_size:
-            record["epoch"] = first.samples / task.epoch_size
-        params = torch.cat([part.theta for part in parts])
-        averages = [part.average for part in parts if part.average is not None]
-        for split in self.splits:
-            measured = task.evaluate(params, first.buffers, split)
-            record |= {f"{split}_{name}": value for name, value in measured.items()}
-            if len(averages) == len(parts):
-                averaged = task.evaluate(torch.cat(averages), first.buffers, split)
-                record |= {f"{split}_{name}_ema": value for name, value in averaged.items()}
-        self.records.append(record)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-
-    def finish(self, losses: list[float], origin_s: float) -> list[dict[str, float]]:
-        """The records in order, in the schedule's time, each with the mean batch loss since the
-        one before."""
-        records = sorted(self.records, key=lambda record: record["update"])
-        before = 0
-        for record in records:
-            record["time_s"] = max(0.0, record["time_s"] - origin_s)
-            recent = losses[before : int(record["update"])]
-            if recent:
-                record["batch_loss"] = sum(recent) / len(recent)
-            before = int(record["update"])
-        return records
+def _digests(
+    stories: Sequence[ShardStory], finals: Sequence[FinalShard], updates: int
+) -> list[list[Any]]:
+    return [
+        [shard, version, digest]
+        for shard, story in enumerate(stories)
+        for version, digest in [
+            *((one.version, one.digest) for one in story.digests),
+            (updates, finals[shard].digest),
+        ]
+    ]
 
 
-def _begin(folder: Path, plain: dict[str, Any], resume: bool) -> float:
-    """Write what the run starts from, or check that it is the run to go on with; its time 0."""
-    path = folder / RECORD
-    if not resume:
-        require(
-            not path.exists(),
-            f"{folder} already holds a run on Ray: go on with it (resume), or write elsewhere",
-        )
-        folder.mkdir(parents=True, exist_ok=True)
-        began_s = time.time()
-        _write(path, {**plain, "began_s": began_s, "finished": False})
-        return began_s
-    recorded = read_record(folder)
-    require(not recorded["finished"], f"the run in {folder} has finished: there is nothing to do")
-    given = json.loads(json.dumps(plain))
-    different = [n for n in plain if n != "facts" and recorded.get(n) != given[n]]
-    by_0_1 = not isinstance(recorded["facts"].get("code"), dict)  # it wrote rules in other words
-    require(
-        by_0_1 or not different,
-        f"{folder} holds a run of another spec, so it cannot be resumed with this one: "
-        f"{', '.join(different)} {'differs' if len(different) == 1 else 'differ'}",
-    )
-    check_facts(
-        recorded["facts"],
-        given["facts"],
-        "Go on with it where these are the same, or start in a new folder",
-    )
-    return float(recorded["began_s"])
+def _average(finals: Sequence[FinalShard]) -> torch.Tensor | None:
+    kept = [final.average for final in finals if final.average is not None]
+    return torch.cat(kept) if len(kept) == len(finals) else None
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    path = folder / RECORD
-    require(path.is_file(), f"{folder} holds no run on Ray (it has no {RECORD})")
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    require(record.get("format") == FORMAT, f"{path} is not a {FORMAT} file")
-    return record
-
-
-def _write(path: Path, data: dict[str, Any]) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)
-
-
-def _times(impose: TimedCluster | None, seed: int) -> StepTimes | None:
-    return None if impose is None else impose.realise(seed)
+def _save_final(path: Path, finals: Sequence[FinalShard]) -> None:
+    """The run's numbers, before anything that can fail. The folder's record follows from logs."""
+    tensors = {"theta": torch.cat([final.theta for final in finals])}
+    tensors |= {f"buffers.{i}": buffer for i, buffer in enumerate(finals[0].buffers)}
+    average = _average(finals)
+    if average is not None:
+        tensors["average"] = average
+    save_checkpoint(path, tensors, {"digests": [final.digest for final in finals]})
 
 
 @contextmanager
-def _crew(processes: Processes, actors: int) -> Iterator[Crew]:
-    """The given one, or one for this run alone."""
-    if processes.crew is not None:
-        yield processes.crew
+def _folder(folder: str | Path | None) -> Iterator[Path]:
+    """The run's folder, which belongs to this driver alone as long as it runs."""
+    if folder is None:
+        place = Path(tempfile.mkdtemp(prefix="tardigrad-"))
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
         return
-    with connected(processes.address, actors) as cpus, Crew(cpus) as own:
+    place = Path(folder).absolute()
+    place.mkdir(parents=True, exist_ok=True)
+    with open(place / LOCK, "a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise ValueError(
+                f"{place} is being written to by another driver ({lock.read().strip()}): wait for "
+                "it, or stop it, or write elsewhere"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        lock.flush()
+        yield place
+
+
+@contextmanager
+def _pool(processes: Processes, actors: int) -> Iterator[ActorPool]:
+    """The given one, or one for this run alone."""
+    if processes.pool is not None:
+        yield processes.pool
+        return
+    with connected(processes.address, actors) as cpus, ActorPool(cpus) as own:
         yield own
 
 

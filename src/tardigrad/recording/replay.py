@@ -10,9 +10,9 @@ from tardigrad.engine import Run
 from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.engine.exact import Exact
 from tardigrad.engine.execute import divide
+from tardigrad.recording.facts import check_facts, facts_of
+from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
-from tardigrad.runtime.facts import check_facts, facts_of
-from tardigrad.runtime.server import digest
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
 
@@ -78,7 +78,7 @@ def replay(
             shard = execution.shards[at]
             expected = recorded.get((at, shard.version))
             if expected is not None:
-                found = digest(shard.theta)
+                found = tensor_digest(shard.theta)
                 compared += 1
                 if found != expected:
                     difference = Difference(at, shard.version, expected, found)

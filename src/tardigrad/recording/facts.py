@@ -11,8 +11,8 @@ from tardigrad.core.used_code import changes, used_code
 from tardigrad.core.version import __version__
 from tardigrad.engine import Shard
 from tardigrad.policies import Policy
+from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
-from tardigrad.runtime.server import digest
 from tardigrad.tasks import Task
 
 NAMES = {
@@ -36,7 +36,7 @@ def facts_of(task: Task, rule: Rule, threads: int) -> dict[str, Any]:
         "machine": platform.machine(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
-        "start": digest(task.start()),
+        "start": tensor_digest(task.start()),
         "data": data_digest(task),
     }
 
@@ -78,4 +78,4 @@ def data_digest(task: Task) -> str | None:
     data = getattr(task, "data", None)
     if data is None:
         return None
-    return "-".join(digest(tensor) for tensor in (data.train.inputs, data.train.targets))
+    return "-".join(tensor_digest(tensor) for tensor in (data.train.inputs, data.train.targets))

@@ -1,0 +1,142 @@
+"""Messages between workers and shards as frames: a header of plain data, and arrays.
+
+What comes in is checked: a header that no correct peer sends is refused by name.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from tardigrad.protocol.log import header as push_header
+from tardigrad.protocol.messages import (
+    Confirmation,
+    FromShard,
+    FromWorker,
+    Hello,
+    PushHeader,
+    Released,
+    RowRequest,
+    VersionRequest,
+    WorkerBody,
+)
+from tardigrad.transport.arena import SlotAddress
+from tardigrad.transport.buffers import SlotOrArray
+from tardigrad.transport.frames import FrameError
+
+_BODIES: dict[str, Any] = {
+    "push": push_header,
+    "request": lambda values: VersionRequest(*values),
+    "row": lambda values: RowRequest(*values),
+    "heard": lambda values: Confirmation(*values),
+}
+_KINDS: dict[type[Any], str] = {
+    PushHeader: "push",
+    VersionRequest: "request",
+    RowRequest: "row",
+    Confirmation: "heard",
+}
+HELLO, SAID = "hello", "said"
+
+
+class Encoded(NamedTuple):
+    header: list[Any]
+    arrays: list[NDArray[Any]]
+
+
+class WorkerFrame(NamedTuple):
+    """What a worker sent: a message, the gradient's slice or slot, and buffers beside it."""
+
+    message: FromWorker | Hello
+    payload: SlotOrArray | None
+    buffers: list[NDArray[Any]]
+
+
+class ShardFrame(NamedTuple):
+    """What a shard sent: a message, and a payload for each of its releases."""
+
+    message: FromShard
+    payloads: list[SlotOrArray]
+
+
+def encode_from_worker(
+    message: FromWorker | Hello,
+    payload: SlotOrArray | None = None,
+    buffers: Sequence[NDArray[Any]] = (),
+) -> Encoded:
+    if isinstance(message, Hello):
+        return Encoded([HELLO, *message], [])
+    *envelope, body = message
+    arrays: list[NDArray[Any]] = []
+    place = _encode_payload(payload, arrays)
+    return Encoded([_KINDS[type(body)], envelope, list(body), place], [*arrays, *buffers])
+
+
+def decode_from_worker(header: list[Any], arrays: list[NDArray[Any]]) -> WorkerFrame:
+    try:
+        kind, *rest = header
+        if kind == HELLO:
+            return WorkerFrame(Hello(*_ints(rest)), None, [])
+        envelope, values, place = rest
+        body: WorkerBody = _BODIES[kind](values)
+        worker, life, number, heard, at, have = _ints(envelope)
+        message = FromWorker(worker, life, number, heard, at, have, body)
+        payload = _decode_payload(place, arrays)
+        return WorkerFrame(message, payload, arrays[1:] if place == 0 else arrays)
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise FrameError(f"a message that no worker sends ({error})") from error
+
+
+def encode_from_shard(message: FromShard, payloads: Sequence[SlotOrArray]) -> Encoded:
+    *about, releases = message
+    arrays: list[NDArray[Any]] = []
+    said = [
+        [released.sequence, released.version, _encode_payload(payload, arrays)]
+        for released, payload in zip(releases, payloads, strict=True)
+    ]
+    return Encoded([SAID, about, said], arrays)
+
+
+def decode_from_shard(header: list[Any], arrays: list[NDArray[Any]]) -> ShardFrame:
+    try:
+        kind, about, said = header
+        if kind != SAID:
+            raise ValueError(kind)
+        shard, epoch, worker, life, acked, step, row = _ints(about)
+        releases, payloads = [], []
+        for sequence, version, place in said:
+            releases.append(Released(worker, *_ints([sequence, version])))
+            payload = _decode_payload(place, arrays)
+            if payload is None:
+                raise ValueError("a release without a version")
+            payloads.append(payload)
+        message = FromShard(shard, epoch, worker, life, acked, step, row, tuple(releases))
+        return ShardFrame(message, payloads)
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise FrameError(f"a message that no shard sends ({error})") from error
+
+
+def _encode_payload(payload: SlotOrArray | None, arrays: list[NDArray[Any]]) -> Any:
+    """Nothing, a slot's address, or the place of an array."""
+    if payload is None:
+        return None
+    if isinstance(payload, SlotAddress):
+        return [*payload[:4], payload.nonce.hex(), payload.dtype]
+    arrays.append(payload)
+    return len(arrays) - 1
+
+
+def _decode_payload(place: Any, arrays: list[NDArray[Any]]) -> SlotOrArray | None:
+    if place is None:
+        return None
+    if isinstance(place, int):
+        return arrays[place]
+    pid, file, length, data_at, nonce, dtype = place
+    pid, file, length, data_at = _ints([pid, file, length, data_at])
+    return SlotAddress(pid, file, length, data_at, bytes.fromhex(nonce), str(dtype))
+
+
+def _ints(values: Sequence[Any]) -> list[int]:
+    if not all(type(value) is int for value in values):
+        raise ValueError(f"not all of {values} are whole numbers")
+    return list(values)
