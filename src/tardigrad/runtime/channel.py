@@ -22,7 +22,7 @@ from ray.exceptions import (
     RayTaskError,
 )
 
-from tardigrad.runtime.connection import Connection, abstract
+from tardigrad.runtime.connection import UnixConnection, abstract
 from tardigrad.runtime.control import Refused
 from tardigrad.runtime.messages import Call, Packed
 from tardigrad.runtime.setup import Life, Place
@@ -134,7 +134,7 @@ class SocketChannel(Channel):
             peer.close()
             self._connection = None
             return
-        self._connection = connection = Connection(peer)
+        self._connection = connection = UnixConnection(peer)
         connection.send(write_frame("hello", [*life, worker]))
         first = connection.receive()  # the welcome: from now on the shard can reach us
         threading.Thread(target=self._listen, args=(connection, first), daemon=True).start()
@@ -149,7 +149,7 @@ class SocketChannel(Channel):
                 self._waiting.append(answered)
                 self._connection.send(frame)
 
-    def _listen(self, connection: Connection, frames: Iterator[Frame] | None) -> None:
+    def _listen(self, connection: UnixConnection, frames: Iterator[Frame] | None) -> None:
         try:
             while frames is not None:
                 for frame in frames:

@@ -17,7 +17,7 @@ CREDENTIALS = struct.Struct("3i")
 CHUNK = 1 << 16
 
 
-class Connection:
+class UnixConnection:
     """One thread receives; any may send, and nobody waits for a peer that does not read."""
 
     def __init__(self, peer: socket.socket) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from tardigrad.runtime.connection import Connection, abstract
+from tardigrad.runtime.connection import UnixConnection, abstract
 from tardigrad.runtime.messages import Call, Packed, PushHeader
 from tardigrad.runtime.setup import Life
 from tardigrad.runtime.wire import Arrays, BadFrame, Frame, write_frame
@@ -19,7 +19,7 @@ FIELDS = {"push": len(PushHeader._fields), "request": 2, "ticket": 1}
 class Visitor:
     """Someone at the door; `worker` once it has said who it is."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: UnixConnection) -> None:
         self.connection = connection
         self.life: Life | None = None
         self.worker = -1
@@ -89,7 +89,7 @@ class Door:
         except OSError:
             return False
         with suppress(PermissionError):
-            visitor = Visitor(Connection(peer))
+            visitor = Visitor(UnixConnection(peer))
             self._selector.register(peer, selectors.EVENT_READ, visitor)
         return True
 
