@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from transport_peers import Client, Echo, stranger, until
+from transport_peers import Client, Echo, open_files, stranger, until
 
 from tardigrad.transport.listener import ListenerAddress
 
@@ -39,13 +40,15 @@ def test_ten_thousand_connections_at_once_disturb_nobody() -> None:
     )  # fmt: skip
     assert crowd.stdin is not None
     assert crowd.stdout is not None
+    told: list[str] = []
+    telling = threading.Thread(target=lambda: told.append(crowd.stdout.readline()))  # type: ignore[union-attr]
+    telling.start()
     asked = 0
-    came = threading.Event()
-    threading.Thread(target=lambda: (crowd.stdout.readline(), came.set())).start()  # type: ignore[union-attr]
-    while not came.is_set():
+    while telling.is_alive():
         assert inside.ask([asked])[0] == [asked]
         asked += 1
-        assert len(os.listdir("/proc/self/fd")) < 300
+        assert open_files() < 300
+    assert int(told[0]) == min(10_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 50)
     assert asked > 10
     late = Client(echo.address)  # and whoever knows the secret comes in
     assert late.ask(["late"])[0] == ["late"]
@@ -99,7 +102,7 @@ def test_a_listener_without_files_left_does_not_spin(monkeypatch: pytest.MonkeyP
 
 WITHOUT_FILES = """
 import resource, sys
-from transport_peers import Client, Echo, stranger, until
+from transport_peers import Client, Echo, open_files, stranger, until
 echo = Echo()
 inside = Client(echo.address)
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
