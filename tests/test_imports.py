@@ -1,8 +1,8 @@
 """Who may import whom:
 
-cli → (bench, reproduce) → experiment → (report, plan, runtime) → recording → engine → scheduling →
-(policies, links, clusters), engine → (rules, tasks), all → core. Ray stays in the runtime and in
-the benchmark that measures it; control knows nothing of tensors.
+cli → (bench, reproduce) → experiment → (report, plan, runtime) → (recording, transport),
+recording → engine → scheduling → (policies, links, clusters), engine → (rules, tasks), all → core.
+Ray stays in the runtime and in the benchmark that measures it; control knows nothing of tensors.
 """
 
 import ast
@@ -20,7 +20,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 CONTROL = {"policies", "links", "clusters"}
 NUMBERS = {"rules", "tasks"}
-BELOW = {"core"} | CONTROL | NUMBERS | {"scheduling", "engine", "recording"}
+BELOW = {"core"} | CONTROL | NUMBERS | {"scheduling", "engine", "recording", "transport"}
 RESULTS = {"report", "plan", "runtime"}
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scheduling": {"core"} | CONTROL,
     "engine": {"core", "scheduling"} | CONTROL | NUMBERS,
     "recording": {"core", "scheduling", "engine"} | CONTROL | NUMBERS,
+    "transport": {"core"},
     **dict.fromkeys(RESULTS, BELOW),
     "experiment": BELOW | RESULTS,
     **dict.fromkeys(("bench", "reproduce"), BELOW | RESULTS | {"experiment"}),

@@ -20,7 +20,7 @@ import tardigrad as tg
 from tardigrad import rules
 from tardigrad.runtime.arena import Address
 from tardigrad.runtime.channel import RayChannel, SocketChannel, open_channel
-from tardigrad.runtime.connection import Connection, abstract
+from tardigrad.runtime.connection import UnixConnection, abstract
 from tardigrad.runtime.control import Refused
 from tardigrad.runtime.door import Door
 from tardigrad.runtime.messages import NO_ROW, Call, PushHeader, Released, Ticket
@@ -176,7 +176,7 @@ def frame(number):
 
 def test_two_threads_never_send_the_same_rest():
     """What could not be sent at once is just gone as more comes that cannot be sent at once."""
-    sender, reader = map(Connection, socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM))
+    sender, reader = map(UnixConnection, socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM))
     sender._sending = Meddler(sender)
     sender.send(frame(0))
     came = []
@@ -232,7 +232,7 @@ def test_a_bad_frame_is_told_and_the_door_closed_on_it(shard, name):
     peer = socket.socket(socket.AF_UNIX)
     peer.connect(abstract(shard.door.name))
     peer.sendall(write_frame("hello", [*LIFE, 3]) + sent + bytes(8))
-    connection = Connection(peer)
+    connection = UnixConnection(peer)
     welcome, told = frames_of(connection)
     assert [welcome.kind, told.kind] == ["welcome", "error"]
     with pytest.raises(BadFrame, match=why):
@@ -245,7 +245,7 @@ def test_who_does_not_say_who_comes_is_not_let_in(shard):
     peer = socket.socket(socket.AF_UNIX)
     peer.connect(abstract(shard.door.name))
     peer.sendall(write_frame("ticket", [[0], None, []]))
-    (told,) = frames_of(Connection(peer))
+    (told,) = frames_of(UnixConnection(peer))
     assert "the first frame must say who comes" in told.what[1]
 
 

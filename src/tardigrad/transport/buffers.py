@@ -1,0 +1,181 @@
+"""How numbers travel: through shared memory on one node, in frames between nodes.
+
+What travels is a slot's address, or an array. Senders choose by who is near; receivers take
+whichever comes. A transport for GPUs would be another kind.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tardigrad.transport.arena import (
+    NONCE,
+    PAGE,
+    MappedSlots,
+    SharedSlot,
+    SlotAddress,
+    SlotPool,
+    can_share_memory,
+)
+
+SlotOrArray = SlotAddress | NDArray[Any]
+"""A vector on its way: the address of its slot, or itself."""
+
+NEAR_WORKERS = PAGE - NONCE
+"""Workers with higher numbers are sent versions in frames, wherever they are: a slot's page of
+flags has none for them."""
+
+
+class VersionBuffers:
+    """A shard's versions, where workers can take them."""
+
+    def __init__(self, vector: Tensor, shared: bool) -> None:
+        self._slots = SlotPool(len(vector), vector.dtype, NEAR_WORKERS)
+        self._holds: dict[SlotAddress, int] = {}
+        self.shared = shared and can_share_memory()
+        self._near: set[int] = set()
+        self._placed: tuple[SharedSlot, Tensor] | None = None
+        self.bytes_out = 0
+
+    def connect(self, worker: int, near: bool) -> None:
+        """A worker is (again) where it is; claims of its earlier life are void."""
+        if worker >= NEAR_WORKERS:
+            return
+        self._near.discard(worker)
+        self._slots.release(worker)
+        if near and self.shared:
+            self._near.add(worker)
+
+    def place(self) -> Tensor | None:
+        """Shared memory where the next version may be made; none without near workers."""
+        if not self._near:
+            return None
+        slot = self._slots.free()
+        self._holds.pop(slot.address, None)
+        self._placed = slot, slot.lend()
+        return self._placed[1]
+
+    def keep(self, version: int, vector: Tensor) -> Tensor:
+        """The same numbers in shared memory, for the shard to use instead of its own copy: half
+        the memory, and what workers take was written last. Without near workers, `vector`."""
+        placed, self._placed = self._placed, None
+        if placed is not None and placed[1] is vector:
+            self._holds[placed[0].address] = version
+            return vector
+        return self._shared(version, vector) if self._near else vector
+
+    def share(self, worker: int, version: int, vector: Tensor) -> Tensor:
+        """The same for one version of which this worker will be told, if it is not there yet. As
+        long as the shard keeps the answer, the slot stays, however often anybody is told of it."""
+        if worker not in self._near:
+            return vector
+        slot = self._slot(version)
+        if slot is None:
+            return self._shared(version, vector)
+        return vector if slot.lent else slot.lend()
+
+    def _shared(self, version: int, vector: Tensor) -> Tensor:
+        slot = self._slots.free()
+        slot.write(vector)
+        self._holds[slot.address] = version
+        return slot.lend()
+
+    def put(self, worker: int, version: int, vector: Tensor) -> SlotOrArray:
+        """By which this worker gets this version, which `share` gave. An array is of the version's
+        own memory: as long as it is held, on its way too, a slot is not used for another one."""
+        self.bytes_out += vector.numel() * vector.itemsize
+        slot = self._slot(version) if worker in self._near else None
+        if slot is not None:
+            slot.claim(worker)
+            return slot.address
+        return vector.numpy()
+
+    def _slot(self, version: int) -> SharedSlot | None:
+        for slot in self._slots.all:
+            if self._holds.get(slot.address) == version:
+                return slot
+        return None
+
+    def close(self) -> None:
+        self._slots.close()
+
+
+class GradientBuffers:
+    """A worker's gradients, where shards can take their slices."""
+
+    def __init__(self, size: int, dtype: torch.dtype, shards: int, shared: bool) -> None:
+        self._slots = SlotPool(size, dtype, shards)
+        self._shared = shared and can_share_memory()
+        self._near: set[int] = set()
+
+    def connect(self, shard: int, near: bool) -> None:
+        """A shard is (again) where it is; claims of its earlier life are void."""
+        self._near.discard(shard)
+        self._slots.release(shard)
+        if near and self._shared:
+            self._near.add(shard)
+
+    def put(self, grad: Tensor) -> "SharedGradient":
+        """grad: not to be written to as long as a shard may have to be sent it (again)."""
+        if not self._near:
+            return SharedGradient(grad, None, frozenset(), self._near)
+        slot = self._slots.free()
+        slot.write(grad)
+        for shard in self._near:
+            slot.claim(shard)
+        return SharedGradient(grad, slot, frozenset(self._near), self._near)
+
+    def close(self) -> None:
+        self._slots.close()
+
+
+class SharedGradient:
+    """A gradient ready to be taken, until every shard has it. Through its slot only by shards that
+    were near when it was written, or the slot may have been used again, and `still` are."""
+
+    def __init__(
+        self, grad: Tensor, slot: SharedSlot | None, near: Collection[int], still: Collection[int]
+    ) -> None:
+        self._grad, self._slot, self._near, self._still = grad, slot, near, still
+
+    def payload(self, shard: int, part: slice) -> SlotOrArray:
+        if self._slot is not None and shard in self._near and shard in self._still:
+            self._slot.claim(shard)
+            return self._slot.address
+        return self._grad[part].numpy()
+
+
+class PayloadReader:
+    """The receiver's side: it reads slots under its own number, a worker's or a shard's."""
+
+    def __init__(self, reader: int) -> None:
+        self._reader = reader
+        self._opened = MappedSlots()
+
+    def there(self, payload: SlotOrArray) -> bool:
+        """False where the owner of the slot has ended; once seen, a slot stays."""
+        try:
+            return not isinstance(payload, SlotAddress) or self._opened[payload] is not None
+        except OSError:
+            return False
+
+    def look(self, payload: SlotOrArray, part: slice | None = None) -> Tensor:
+        """The numbers, not to be written to; in a slot they stay valid until `done`."""
+        if isinstance(payload, SlotAddress):
+            vector = self._opened[payload].vector
+            return vector if part is None else vector[part]
+        return torch.from_numpy(payload)
+
+    def copy(self, payload: SlotOrArray, out: Tensor) -> None:
+        """The same, written to `out`."""
+        out.copy_(self.look(payload))
+
+    def done(self, payload: SlotOrArray) -> None:
+        if isinstance(payload, SlotAddress):
+            self._opened[payload].done(self._reader)
+
+    def forget(self, pid: int) -> None:
+        self._opened.forget(pid)

@@ -1,0 +1,122 @@
+"""What comes through a socket, made into frames again; arrays are received into their places."""
+
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tardigrad.core.checks import require
+from tardigrad.transport.frames import (
+    PREFIX,
+    ArraySpec,
+    FrameError,
+    Limits,
+    Prefix,
+    ReadFrame,
+    read_prefix,
+    read_text,
+)
+from tardigrad.transport.pool import PlaceArrays
+
+BUFFER_BYTES = 1 << 14
+"""Small frames come many at a time. Of a large one, at most this much is copied."""
+
+
+class FrameReader:
+    """The receiving end of one connection, for one thread."""
+
+    def __init__(self, limits: Limits, place: PlaceArrays) -> None:
+        self.limits = limits
+        self._place = place
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._begin = self._end = 0
+        self._prefix: Prefix | None = None
+        self._frame: ReadFrame | None = None
+        self._rest: list[memoryview] = []
+
+    @property
+    def inside(self) -> bool:
+        """Whether a frame has begun and is not whole yet."""
+        return self._end > self._begin or self._prefix is not None or self._frame is not None
+
+    def fill(self, peer: socket.socket, flags: int = 0, body_flags: int = 0) -> int:
+        """Receive once; returns how many bytes came, 0 where the peer has ended.
+
+        body_flags: for what goes straight to its place.
+        """
+        if self._rest:
+            came = peer.recv_into(self._rest[0], 0, body_flags)
+            self._advance(came)
+        else:
+            with memoryview(self._buffer) as view, view[self._end :] as free:
+                came = peer.recv_into(free, 0, flags)
+            self._end += came
+        return came
+
+    def frames(self) -> Iterator[ReadFrame]:
+        """Those that are whole, in order."""
+        while self._frame is not None or self._begin_frame():
+            if self._rest:
+                return
+            assert self._frame is not None
+            frame, self._frame = self._frame, None
+            yield frame
+            del frame
+        self._make_room()
+
+    def _begin_frame(self) -> bool:
+        """False where more has to come before the frame's arrays are known."""
+        if self._prefix is None:
+            if self._end - self._begin < PREFIX.size:
+                return False
+            self._prefix = read_prefix(self._buffer, self._begin, self.limits)
+            self._begin += PREFIX.size
+        text_bytes, body_bytes = self._prefix
+        body_at = self._begin + text_bytes
+        if self._end < body_at:
+            return False
+        header, specs = read_text(self._buffer[self._begin : body_at], body_bytes)
+        if specs and not self.limits.array_bytes:
+            raise FrameError("a frame with arrays: none may come")
+        self._begin, self._prefix = body_at, None
+        arrays = list(self._place(header, specs)) if specs else []
+        _check(arrays, specs)
+        self._frame = ReadFrame(header, arrays)
+        self._rest = [a.reshape(-1).view(np.uint8).data for a in arrays if a.size]
+        self._copy_what_is_here()
+        return True
+
+    def _copy_what_is_here(self) -> None:
+        """The arrays' first bytes came together with the text."""
+        while self._rest and self._begin < self._end:
+            many = min(len(self._rest[0]), self._end - self._begin)
+            self._rest[0][:many] = self._buffer[self._begin : self._begin + many]
+            self._begin += many
+            self._advance(many)
+
+    def _advance(self, many: int) -> None:
+        rest = self._rest[0][many:]
+        if rest:
+            self._rest[0] = rest
+        else:
+            del self._rest[0]
+
+    def _make_room(self) -> None:
+        """What is left of the buffer to its beginning, with room for the whole text."""
+        left = self._buffer[self._begin : self._end]
+        needed = self._prefix.text_bytes if self._prefix is not None else 0
+        if max(needed, BUFFER_BYTES) != len(self._buffer):
+            self._buffer = bytearray(max(needed, BUFFER_BYTES))
+        self._buffer[: len(left)] = left
+        self._begin, self._end = 0, len(left)
+
+
+def _check(arrays: Sequence[NDArray[Any]], specs: Sequence[ArraySpec]) -> None:
+    given = [(array.dtype, array.shape) for array in arrays]
+    asked = [(spec.dtype, spec.shape) for spec in specs]
+    good = given == asked and all(a.flags.c_contiguous and a.flags.writeable for a in arrays)
+    require(
+        good, f"arrays {asked} cannot be received into {given}, which must be writable, in C order"
+    )
