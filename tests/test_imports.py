@@ -1,8 +1,8 @@
 """Who may import whom:
 
 cli → (bench, reproduce) → experiment → (report, plan, runtime) → recording → engine → scheduling →
-(policies, links, clusters), engine → (rules, tasks), all → core. Ray stays in the runtime and in
-the benchmark that measures it; control knows nothing of tensors.
+(protocol, links, clusters), protocol → policies, engine → (rules, tasks), all → core. Ray stays in
+the runtime and in the benchmark that measures it; control knows nothing of tensors.
 """
 
 import ast
@@ -20,13 +20,14 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 CONTROL = {"policies", "links", "clusters"}
 NUMBERS = {"rules", "tasks"}
-BELOW = {"core"} | CONTROL | NUMBERS | {"scheduling", "engine", "recording"}
+BELOW = {"core"} | CONTROL | NUMBERS | {"protocol", "scheduling", "engine", "recording"}
 RESULTS = {"report", "plan", "runtime"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     **{room: {"core"} for room in CONTROL | NUMBERS},
-    "scheduling": {"core"} | CONTROL,
+    "protocol": {"core", "policies"},
+    "scheduling": {"core", "protocol"} | CONTROL,
     "engine": {"core", "scheduling"} | CONTROL | NUMBERS,
     "recording": {"core", "scheduling", "engine"} | CONTROL | NUMBERS,
     **dict.fromkeys(RESULTS, BELOW),
@@ -123,7 +124,7 @@ def test_ray_is_imported_where_it_is_run_or_measured() -> None:
 
 
 def test_control_knows_nothing_of_tensors() -> None:
-    assert not rooms_that_import("torch") & {"policies", "clusters", "scheduling"}
+    assert not rooms_that_import("torch") & {"policies", "clusters", "protocol", "scheduling"}
 
 
 def test_nothing_is_pickled() -> None:

@@ -56,6 +56,8 @@ class ShardControl:
         return self.updates is not None and self.half.version >= self.updates
 
     def push(self, arrival: Arrival, now_s: float) -> int:
+        if self.done:
+            return self.header(arrival, now_s)
         return self._carry_out(self.half.on_push(arrival, now_s), now_s)
 
     def header(self, arrival: Arrival, now_s: float) -> int:
