@@ -53,10 +53,10 @@ class ShardControl:
 
     @property
     def done(self) -> bool:
-        return self.updates is not None and self.half.version >= self.updates
+        return self.version == self.updates
 
     def push(self, arrival: Arrival, now_s: float) -> int:
-        if self.done:
+        if self.version == self.updates:
             return self.header(arrival, now_s)
         return self._carry_out(self.half.on_push(arrival, now_s), now_s)
 

@@ -48,7 +48,9 @@ class WorkerControl:
         self.carry_out(self.half.begin(), now_s)
 
     def pulled(self, shard: int, version: int, now_s: float) -> None:
-        self.carry_out(self.hear(shard, version, now_s), now_s)
+        commands = self.hear(shard, version, now_s)
+        if commands:
+            self.carry_out(commands, now_s)
 
     def hear(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
         """What to `carry_out` when the driver has put what came into the view, or not: `have` says
@@ -58,7 +60,9 @@ class WorkerControl:
         return self.half.pulled(shard, version, now_s)
 
     def finished(self, now_s: float) -> None:
-        self.carry_out(self.half.finished(now_s), now_s)
+        commands = self.half.finished(now_s)
+        if commands:
+            self.carry_out(commands, now_s)
 
     def go_on(self, now_s: float) -> None:
         self.carry_out(self.half.go_on(now_s), now_s)

@@ -7,14 +7,13 @@ no time are delivered at once, first come first served, before the next event is
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from tardigrad.clusters import Absence, Messages
 from tardigrad.policies import Arrival, Policy
 from tardigrad.protocol.shard import ShardControl, ShardOutputs
 from tardigrad.protocol.worker import WorkerControl, WorkerOutputs
 from tardigrad.scheduling.recorder import Recorder
-from tardigrad.scheduling.sources import ARRIVAL, DECISION, EventSource
+from tardigrad.scheduling.sources import ARRIVAL, DECISION, Arguments, EventSource, Happening
 from tardigrad.scheduling.wire import Wire
 
 
@@ -38,6 +37,7 @@ class ControlLoop:
     ) -> None:
         everyone, shards = range(recorder.workers), recorder.shards
         self.source = source
+        source.finished = self._finished
         self.recorder = recorder
         self.updates = updates
         self.messages = messages
@@ -61,33 +61,21 @@ class ControlLoop:
         self.workers = [
             WorkerControl(policy, worker, shards, updates, at_worker) for worker in everyone
         ]
-        self._row = [-1] * recorder.workers
+        self._computing: list[tuple[int, int, int, tuple[int, ...]] | None]
+        """Per worker, its gradient: row, step, stamp, and versions read."""
+        self._computing = [None] * recorder.workers
         self._pushes: dict[tuple[int, int], int] = {}
         self._pulls: dict[tuple[int, int], int] = {}
         self._short = shards
         self._unheard: set[int] = set()  # shards that something reached after they stopped for good
-        self._inbox: deque[tuple[str, tuple[Any, ...]]] = deque()
-        self._handlers: dict[str, Callable[..., None]] = {
-            "finished": self._finished,
-            "push": self._arrived,
-            "header": self._header,
-            "pull": self._pulled,
-            "request": self._requested,
-            "shard_timer": self._shard_timer,
-            "worker_timer": self._worker_timer,
-            "go_on": self._go_on,
-            "leave": self._leave,
-            "join": self._join,
-            "left": self._left,
-            "joined": self._joined,
-        }
+        self._inbox: deque[Happening] = deque()
 
     def expect(self, absences: Sequence[Absence]) -> None:
         """Workers that will leave, and those that will return."""
         for absence in absences:
-            self.source.put(absence.leaves_s, ARRIVAL, "leave", (absence.worker,))
+            self.source.put(absence.leaves_s, ARRIVAL, self._leave, absence.worker)
             if absence.returns_s is not None:
-                self.source.put(absence.returns_s, ARRIVAL, "join", (absence.worker,))
+                self.source.put(absence.returns_s, ARRIVAL, self._join, absence.worker)
 
     def run(self) -> None:
         for _ in self.steps():
@@ -97,21 +85,21 @@ class ControlLoop:
         """Run, pausing after each thing that happens, of which a shard's update is at most one."""
         for worker in self.workers:
             worker.begin(self.now_s)
-        handlers, inbox = self._handlers, self._inbox
+        inbox, pop = self._inbox, self.source.pop
         while True:
             while inbox:
-                kind, payload = inbox.popleft()
-                handlers[kind](*payload)
+                happens, arguments = inbox.popleft()
+                happens(*arguments)
                 yield
             if not self._short:
                 return
-            event = self.source.pop()
+            event = pop()
             if event is None:
                 if self.updates is None:
                     return
                 raise ValueError(self._stuck())
-            self.now_s = event.now_s
-            handlers[event.kind](*event.payload)
+            self.now_s, (happens, arguments) = event
+            happens(*arguments)
             yield
 
     @property
@@ -123,16 +111,18 @@ class ControlLoop:
         self._short -= 1
 
     def _finished(self, worker: int) -> None:
-        row, self._row[worker] = self._row[worker], -1
-        record, control = self.recorder, self.workers[worker]
-        record.finish(row, self.now_s)
-        step, stamp, read = record.step[row], record.stamp[row], record.read[row]
-        control.finished(self.now_s)
+        computed, self._computing[worker] = self._computing[worker], None
+        assert computed is not None
+        row, step, stamp, read = computed
+        control, record, now_s = self.workers[worker], self.recorder, self.now_s
+        record.finish(row, now_s)
+        control.finished(now_s)
+        stay = control.stay
         for shard, version in enumerate(read):
-            self._push(shard, Arrival(row, worker, step, stamp, version, control.stay))
+            self._push(shard, Arrival(row, worker, step, stamp, version, stay))
         record.let_go(row)
         if self.messages is not None and not control.half.waits:
-            self.source.put(self.now_s, DECISION, "go_on", (worker, control.stay))
+            self.source.put(now_s, DECISION, self._go_on, worker, stay)
 
     def _go_on(self, worker: int, stay: int) -> None:
         """A worker that does not wait has pushed, and what takes no time has come."""
@@ -141,46 +131,50 @@ class ControlLoop:
             control.go_on(self.now_s)
 
     def _push(self, shard: int, arrival: Arrival) -> None:
-        kind, whole = "push", True
+        happens, whole = self._arrived, True
         if self.wire is not None:
             arrives, whole = self.wire.push(shard, arrival, self.now_s)
             if arrives is None:
-                kind = "header"
+                happens = self._header
             else:
                 arrival = arrives
         if self.messages is None:
-            self._inbox.append((kind, (shard, arrival)))
+            self._inbox.append((happens, (shard, arrival)))
             return
         pair = (arrival.worker, shard)
         sequence = self._pushes[pair] = self._pushes.get(pair, -1) + 1
         at_s = self.now_s + self.messages.push_s(*pair, sequence, whole)
-        self._at_shard(shard, at_s, ARRIVAL, kind, (shard, arrival))
+        self._at_shard(shard, at_s, ARRIVAL, happens, shard, arrival)
 
     def _release(self, shard: int, worker: int, version: int, now_s: float) -> None:
         # The stay that the shard knows of: one that was stopped may not have heard of a return yet.
         stay = self.shards[shard].half.stays.get(worker, 0)
-        reply: tuple[Any, ...] = (worker, stay, shard, version)
-        whole = True
+        whole, deviation = True, 1.0
         if self.wire is not None:
             current = stay == self.workers[worker].stay
             whole, deviation = self.wire.reply(worker, shard, version, now_s, current)
-            reply = (*reply, whole, deviation)
         if self.messages is None:
-            self._inbox.append(("pull", reply))
+            reply = (worker, stay, shard, version, whole, deviation)
+            self._inbox.append((self._pulled, reply))
             return
         pair = (worker, shard)
         sequence = self._pulls[pair] = self._pulls.get(pair, -1) + 1
-        at_s = self.now_s + self.messages.pull_s(*pair, sequence, whole)
-        self.source.put(at_s, ARRIVAL, "pull", reply)
+        at_s = now_s + self.messages.pull_s(*pair, sequence, whole)
+        self.source.put(at_s, ARRIVAL, self._pulled, worker, stay, shard, version, whole, deviation)
 
     def _at_shard(
-        self, shard: int, at_s: float, priority: int, kind: str, payload: tuple[Any, ...]
+        self,
+        shard: int,
+        at_s: float,
+        priority: int,
+        happens: Callable[[*Arguments], None],
+        *arguments: *Arguments,
     ) -> None:
         """What happens at a shard waits while the shard is stopped, for ever if it is for good."""
         if self.messages is not None:
             at_s = self.messages.up_s(shard, at_s)
         if at_s < math.inf:
-            self.source.put(at_s, priority, kind, payload)
+            self.source.put(at_s, priority, happens, *arguments)
             return
         self._unheard.add(shard)
         if self._in_vain():
@@ -199,7 +193,9 @@ class ControlLoop:
         control, before = self.shards[shard], len(self.recorder.group_shard)
         if control.done:
             self.recorder.let_go(arrival.row)
-        self._replied(shard, control.push(arrival, self.now_s), before)
+        extra = control.push(arrival, self.now_s)
+        if extra:
+            self._replied(shard, extra, before)
 
     def _header(self, shard: int, arrival: Arrival) -> None:
         """A push whose gradient stayed behind, to come averaged with a later one."""
@@ -216,8 +212,8 @@ class ControlLoop:
         stay: int,
         shard: int,
         version: int,
-        whole: bool = True,
-        deviation: float = 1.0,
+        whole: bool,
+        deviation: float,
     ) -> None:
         control, wire = self.workers[worker], self.wire
         if not control.here(stay):
@@ -245,7 +241,7 @@ class ControlLoop:
         self._replied(shard, self.shards[shard].timer(token, self.now_s), before)
 
     def _set_shard_timer(self, shard: int, seconds: float, token: int, now_s: float) -> None:
-        self._at_shard(shard, now_s + seconds, DECISION, "shard_timer", (shard, token))
+        self._at_shard(shard, now_s + seconds, DECISION, self._shard_timer, shard, token)
 
     def _worker_timer(self, worker: int, stay: int, token: int) -> None:
         control = self.workers[worker]
@@ -253,16 +249,16 @@ class ControlLoop:
             control.timer(token, self.now_s)
 
     def _set_worker_timer(self, worker: int, seconds: float, token: int, now_s: float) -> None:
-        timer = (worker, self.workers[worker].stay, token)
-        self.source.put(now_s + seconds, DECISION, "worker_timer", timer)
+        stay = self.workers[worker].stay
+        self.source.put(now_s + seconds, DECISION, self._worker_timer, worker, stay, token)
 
     def _request(self, worker: int, shard: int, at_least: int, now_s: float) -> None:
         """A request is a header and takes no time, unless the shard is stopped."""
-        request = (shard, worker, self.workers[worker].stay, at_least)
+        stay = self.workers[worker].stay
         if self.messages is None:
-            self._inbox.append(("request", request))
+            self._inbox.append((self._requested, (shard, worker, stay, at_least)))
         else:
-            self._at_shard(shard, now_s, ARRIVAL, "request", request)
+            self._at_shard(shard, now_s, ARRIVAL, self._requested, shard, worker, stay, at_least)
 
     def _leave(self, worker: int) -> None:
         """Its unfinished gradient is lost; pushes already on their way still arrive."""
@@ -271,14 +267,14 @@ class ControlLoop:
             return
         control.leave()
         self.source.abandon(worker)
-        row, self._row[worker] = self._row[worker], -1
-        if row >= 0:  # nobody will finish it
-            self.recorder.let_go(row)
+        computing, self._computing[worker] = self._computing[worker], None
+        if computing is not None:  # nobody will finish it
+            self.recorder.let_go(computing[0])
         self.recorder.member(worker, False, self.now_s)
         if self.wire is not None:
             self.wire.leave(worker, self.now_s)
         for shard in range(self.recorder.shards):
-            self._tell(shard, "left", (shard, worker))
+            self._tell(shard, self._left, shard, worker)
 
     def _join(self, worker: int) -> None:
         control = self.workers[worker]
@@ -289,15 +285,17 @@ class ControlLoop:
         for shard in range(self.recorder.shards):
             if self._may_stop:  # a return counts one pull, which is sent when the shard hears of it
                 self._replied(shard, -1, len(self.recorder.group_shard))
-            self._tell(shard, "joined", (shard, worker, control.stay))
+            self._tell(shard, self._joined, shard, worker, control.stay)
 
-    def _tell(self, shard: int, kind: str, payload: tuple[Any, ...]) -> None:
+    def _tell(
+        self, shard: int, happens: Callable[[*Arguments], None], *arguments: *Arguments
+    ) -> None:
         """Who left or came takes no time to hear of, unless the shard is stopped. Where it may be,
         all goes through the queue, so that what waited is heard first."""
         if self._may_stop:
-            self._at_shard(shard, self.now_s, ARRIVAL, kind, payload)
+            self._at_shard(shard, self.now_s, ARRIVAL, happens, *arguments)
         else:
-            self._inbox.append((kind, payload))
+            self._inbox.append((happens, arguments))
 
     @property
     def _may_stop(self) -> bool:
@@ -316,13 +314,15 @@ class ControlLoop:
 
     def _start(self, worker: int, stamp: int, now_s: float) -> None:
         control = self.workers[worker]
-        read = control.have if self.wire is None else self.wire.view[worker]
-        self._row[worker] = self.recorder.start(worker, control.step, stamp, read, now_s)
-        self.source.compute(worker, control.step, now_s)
-        control.step += 1
+        step = control.step
+        control.step = step + 1
+        read = tuple(control.half.have if self.wire is None else self.wire.view[worker])
+        row = self.recorder.start(worker, step, stamp, read, now_s)
+        self._computing[worker] = (row, step, stamp, read)
+        self.source.compute(worker, step, now_s)
 
     def _stuck(self) -> str:
-        versions = [shard.half.version for shard in self.shards]
+        versions = [shard.version for shard in self.shards]
         why = "all workers wait for each other"
         if not any(worker.present for worker in self.workers):
             why = "all workers are gone"
