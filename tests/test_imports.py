@@ -1,8 +1,9 @@
 """Who may import whom:
 
 cli → (bench, reproduce) → experiment → (report, plan, runtime) → (recording, transport),
-recording → engine → scheduling → (policies, links, clusters), engine → (rules, tasks), all → core.
-Ray stays in the runtime and in the benchmark that measures it; control knows nothing of tensors.
+recording → engine → scheduling → (protocol, links, clusters), protocol → policies,
+engine → (rules, tasks), all → core. Ray stays in the runtime and in the benchmark that measures it;
+control knows nothing of tensors.
 """
 
 import ast
@@ -20,15 +21,17 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 CONTROL = {"policies", "links", "clusters"}
 NUMBERS = {"rules", "tasks"}
-BELOW = {"core"} | CONTROL | NUMBERS | {"scheduling", "engine", "recording", "transport"}
+ROOMS = {"protocol", "scheduling", "engine", "recording", "transport"}
+BELOW = {"core"} | CONTROL | NUMBERS | ROOMS
 RESULTS = {"report", "plan", "runtime"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     **{room: {"core"} for room in CONTROL | NUMBERS},
-    "scheduling": {"core"} | CONTROL,
+    "protocol": {"core", "policies"},
+    "scheduling": {"core", "protocol"} | CONTROL,
     "engine": {"core", "scheduling"} | CONTROL | NUMBERS,
-    "recording": {"core", "scheduling", "engine"} | CONTROL | NUMBERS,
+    "recording": {"core", "protocol", "scheduling", "engine"} | CONTROL | NUMBERS,
     "transport": {"core"},
     **dict.fromkeys(RESULTS, BELOW),
     "experiment": BELOW | RESULTS,
@@ -124,7 +127,7 @@ def test_ray_is_imported_where_it_is_run_or_measured() -> None:
 
 
 def test_control_knows_nothing_of_tensors() -> None:
-    assert not rooms_that_import("torch") & {"policies", "clusters", "scheduling"}
+    assert not rooms_that_import("torch") & {"policies", "clusters", "protocol", "scheduling"}
 
 
 def test_nothing_is_pickled() -> None:

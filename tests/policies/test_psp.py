@@ -1,7 +1,7 @@
 """PSP with 8 workers and 10 shards, push 6, pull 90%: all shards advance together."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,7 @@ class _JudgedByRead(tg.Partial):
         by_stamp = half.pushed
 
         def by_read(arrival: Arrival, now_s: float) -> list[ShardCommand]:
-            return by_stamp(arrival._replace(stamp=arrival.read), now_s)
+            return by_stamp(replace(arrival, stamp=arrival.read), now_s)
 
         half.pushed = by_read  # type: ignore[method-assign]
         return half

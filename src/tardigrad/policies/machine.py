@@ -17,10 +17,14 @@ worker that stays is answered by exactly one `Release`, except under `Partial`, 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from operator import attrgetter
+
+# Each gradient makes several of these: with slots they take half the time of a named tuple.
 
 
-class Arrival(NamedTuple):
+@dataclass(slots=True)
+class Arrival:
     """A gradient at a shard: its row, who computed it, the round it is stamped with, the version of
     *this* shard that it was computed at, and in which of its worker's stays."""
 
@@ -32,45 +36,53 @@ class Arrival(NamedTuple):
     stay: int = 0
 
 
-class Apply(NamedTuple):
+@dataclass(slots=True)
+class Apply:
     """Apply these rows, in worker order, as one update at `scale` times the learning rate."""
 
     rows: tuple[int, ...]
     scale: float = 1.0
 
 
-class Drop(NamedTuple):
+@dataclass(slots=True)
+class Drop:
     """Forget this row, and say why."""
 
     row: int
     reason: str
 
 
-class Release(NamedTuple):
+@dataclass(slots=True)
+class Release:
     """Send this worker the shard's current version."""
 
     worker: int
 
 
-class Start(NamedTuple):
+@dataclass(slots=True)
+class Start:
     """Begin the next gradient at what the worker has now, stamped with this round."""
 
     stamp: int
 
 
-class Request(NamedTuple):
+@dataclass(slots=True)
+class Request:
     """Ask a shard for its version as soon as it is at least this one."""
 
     shard: int
     at_least: int
 
 
-class SetTimer(NamedTuple):
+@dataclass(slots=True)
+class SetTimer:
     """Call back with this token after so many seconds."""
 
     seconds: float
     token: int
 
+
+_WORKER_ORDER = attrgetter("worker", "step")
 
 ShardCommand = Apply | Drop | Release | SetTimer
 WorkerCommand = Start | Request | SetTimer
@@ -87,12 +99,14 @@ class PushHalf(ABC):
         self._requests: dict[int, int] = {}
 
     def on_push(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        return self._answered(self.pushed(arrival, now_s))
+        commands = self.pushed(arrival, now_s)
+        return self._answered(commands) if self._requests else commands
 
     def on_header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         """A push whose gradient a link held back, to come averaged into the worker's next one; or
         any push after the shard's last version, answered so that other shards can come as far."""
-        return self._answered(self.header(arrival, now_s))
+        commands = self.header(arrival, now_s)
+        return self._answered(commands) if self._requests else commands
 
     def on_timer(self, token: int, now_s: float) -> list[ShardCommand]:
         return self._answered(self.timer(token, now_s))
@@ -152,16 +166,16 @@ class PushHalf(ABC):
         Worker order makes the result independent of the order of arrival within a group.
         """
         self.version += 1
-        ordered = sorted(arrivals, key=lambda a: (a.worker, a.step))
-        return Apply(tuple(a.row for a in ordered), scale)
+        if len(arrivals) == 1:
+            return Apply((arrivals[0].row,), scale)
+        return Apply(tuple([a.row for a in sorted(arrivals, key=_WORKER_ORDER)]), scale)
 
     def _answered(self, commands: list[ShardCommand]) -> list[ShardCommand]:
-        if self._requests:
-            ready = sorted(w for w, v in self._requests.items() if v <= self.version)
-            for worker in ready:
-                del self._requests[worker]
-            commands = [*commands, *(Release(w) for w in ready)]
-        return commands
+        """With a release for everybody who has asked for a version that is there by now."""
+        ready = sorted(w for w, v in self._requests.items() if v <= self.version)
+        for worker in ready:
+            del self._requests[worker]
+        return [*commands, *map(Release, ready)]
 
 
 class PullHalf(ABC):
@@ -242,13 +256,15 @@ class PullAll(PullHalf):
         self._awaited: set[int] = set()
 
     def pulled(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
-        self.have[shard] = max(self.have[shard], version)
-        if shard not in self._awaited:
+        have, awaited = self.have, self._awaited
+        if version > have[shard]:
+            have[shard] = version
+        if shard not in awaited:
             return []
-        self._awaited.discard(shard)
-        if self._awaited:
+        awaited.discard(shard)
+        if awaited:
             return []
-        newest = max(self.have)
+        newest = max(have)
         if self.same_version:
             self._awaited = {s for s, v in enumerate(self.have) if v < newest}
             if self._awaited:

@@ -53,9 +53,11 @@ class ShardControl:
 
     @property
     def done(self) -> bool:
-        return self.updates is not None and self.half.version >= self.updates
+        return self.version == self.updates
 
     def push(self, arrival: Arrival, now_s: float) -> int:
+        if self.version == self.updates:
+            return self.header(arrival, now_s)
         return self._carry_out(self.half.on_push(arrival, now_s), now_s)
 
     def header(self, arrival: Arrival, now_s: float) -> int:

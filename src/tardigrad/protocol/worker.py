@@ -31,7 +31,7 @@ class WorkerControl:
         self.updates = updates
         self.outputs = outputs
         self.step = 0
-        """Of its next gradient."""
+        """Of its next gradient; the driver counts it on."""
         self.present = True
         self.stay = 0
 
@@ -45,25 +45,34 @@ class WorkerControl:
         return stay == self.stay and self.present
 
     def begin(self, now_s: float) -> None:
-        self._carry_out(self.half.begin(), now_s)
+        self.carry_out(self.half.begin(), now_s)
 
     def pulled(self, shard: int, version: int, now_s: float) -> None:
+        commands = self.hear(shard, version, now_s)
+        if commands:
+            self.carry_out(commands, now_s)
+
+    def hear(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
+        """What to `carry_out` when the driver has put what came into the view, or not: `have` says
+        whether it is wanted, and a link may have held the tensor back."""
         if version == self.updates:
             self.half.ended(shard)
-        self._carry_out(self.half.pulled(shard, version, now_s), now_s)
+        return self.half.pulled(shard, version, now_s)
 
     def finished(self, now_s: float) -> None:
-        self._carry_out(self.half.finished(now_s), now_s)
+        commands = self.half.finished(now_s)
+        if commands:
+            self.carry_out(commands, now_s)
 
     def go_on(self, now_s: float) -> None:
-        self._carry_out(self.half.go_on(now_s), now_s)
+        self.carry_out(self.half.go_on(now_s), now_s)
 
     def timer(self, token: int, now_s: float) -> None:
-        self._carry_out(self.half.timer(token, now_s), now_s)
+        self.carry_out(self.half.timer(token, now_s), now_s)
 
     def replaced(self, now_s: float) -> None:
         """It died, and another process is in its place."""
-        self._carry_out(self.half.replaced(), now_s)
+        self.carry_out(self.half.replaced(), now_s)
 
     def leave(self) -> None:
         self.present = False
@@ -73,7 +82,7 @@ class WorkerControl:
         self.stay += 1
         self.half.rejoined()
 
-    def _carry_out(self, commands: Sequence[WorkerCommand], now_s: float) -> None:
+    def carry_out(self, commands: Sequence[WorkerCommand], now_s: float) -> None:
         for command in commands:
             if isinstance(command, Start):
                 self.outputs.start(self.worker, command.stamp, now_s)

@@ -1,37 +1,24 @@
-"""The event loop: feeds policies from a source of events and records what they decide.
+"""The event loop: feeds shards and workers from a source of events and records what they decide.
 
-It contains no policy logic. Messages that take no time are delivered at once, first come first
-served, before the next event is taken.
+It contains no protocol: that is in `protocol`, whose objects all drivers feed. Messages that take
+no time are delivered at once, first come first served, before the next event is taken.
 """
 
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from tardigrad.clusters import Absence, Messages
-from tardigrad.policies import (
-    Apply,
-    Arrival,
-    Drop,
-    Policy,
-    PullHalf,
-    PushHalf,
-    Release,
-    Request,
-    Start,
-)
-from tardigrad.policies.machine import ShardCommand, WorkerCommand
+from tardigrad.policies import Arrival, Policy
+from tardigrad.protocol.shard import ShardControl, ShardOutputs
+from tardigrad.protocol.worker import WorkerControl, WorkerOutputs
 from tardigrad.scheduling.recorder import Recorder
-from tardigrad.scheduling.sources import ARRIVAL, DECISION, EventSource
+from tardigrad.scheduling.sources import ARRIVAL, DECISION, Arguments, EventSource, Happening
 from tardigrad.scheduling.wire import Wire
 
 
 class ControlLoop:
     """One run of control: workers compute, push, wait and pull until every shard has `updates`.
-
-    A shard that has reached `updates` applies nothing more; it answers whoever pushes, so that the
-    other shards can come as far.
 
     A worker's *stays* are numbered, and every message to or from it belongs to one. What it had
     pushed before it left arrives and is applied, also when it is back by then, but is not answered,
@@ -45,49 +32,50 @@ class ControlLoop:
         source: EventSource,
         recorder: Recorder,
         updates: int | None,
+        messages: Messages | None = None,
+        wire: Wire | None = None,
     ) -> None:
-        workers, shards = range(recorder.workers), recorder.shards
+        everyone, shards = range(recorder.workers), recorder.shards
         self.source = source
+        source.finished = self._finished
         self.recorder = recorder
         self.updates = updates
-        self.push_halves: list[PushHalf] = [policy.push_half(workers) for _ in range(shards)]
-        self.pull_halves: list[PullHalf] = [policy.pull_half(shards) for _ in workers]
-        self.messages: Messages | None = None
-        self.wire: Wire | None = None
+        self.messages = messages
+        """How long messages take; None: no time."""
+        self.wire = wire
         """What a link lets through; None: everything."""
         self.now_s = 0.0
-        self._present = set(workers)
-        self._stay = [0] * recorder.workers
+        at_shard = ShardOutputs(
+            applied=recorder.apply,
+            dropped=recorder.drop,
+            released=self._release,
+            timer=self._set_shard_timer,
+            ended=self._ended,
+        )
+        self.shards = [
+            ShardControl(policy, shard, everyone, updates, at_shard) for shard in range(shards)
+        ]
+        at_worker = WorkerOutputs(
+            start=self._start, request=self._request, timer=self._set_worker_timer
+        )
+        self.workers = [
+            WorkerControl(policy, worker, shards, updates, at_worker) for worker in everyone
+        ]
+        self._computing: list[tuple[int, int, int, tuple[int, ...]] | None]
+        """Per worker, its gradient: row, step, stamp, and versions read."""
+        self._computing = [None] * recorder.workers
         self._pushes: dict[tuple[int, int], int] = {}
         self._pulls: dict[tuple[int, int], int] = {}
-        self._row = [-1] * recorder.workers
-        self._step = [0] * recorder.workers
         self._short = shards
-        self._version = [0] * shards
-        """As of the command that is being carried out: a release may stand before its Apply."""
         self._unheard: set[int] = set()  # shards that something reached after they stopped for good
-        self._inbox: deque[tuple[str, tuple[Any, ...]]] = deque()
-        self._handlers: dict[str, Callable[..., None]] = {
-            "finished": self._finished,
-            "push": self._arrived,
-            "header": self._header,
-            "pull": self._pulled,
-            "request": self._requested,
-            "shard_timer": self._shard_timer,
-            "worker_timer": self._worker_timer,
-            "go_on": self._go_on,
-            "leave": self._leave,
-            "join": self._join,
-            "left": self._left,
-            "joined": self._joined,
-        }
+        self._inbox: deque[Happening] = deque()
 
     def expect(self, absences: Sequence[Absence]) -> None:
         """Workers that will leave, and those that will return."""
         for absence in absences:
-            self.source.put(absence.leaves_s, ARRIVAL, "leave", (absence.worker,))
+            self.source.put(absence.leaves_s, ARRIVAL, self._leave, absence.worker)
             if absence.returns_s is not None:
-                self.source.put(absence.returns_s, ARRIVAL, "join", (absence.worker,))
+                self.source.put(absence.returns_s, ARRIVAL, self._join, absence.worker)
 
     def run(self) -> None:
         for _ in self.steps():
@@ -95,23 +83,23 @@ class ControlLoop:
 
     def steps(self) -> Iterator[None]:
         """Run, pausing after each thing that happens, of which a shard's update is at most one."""
-        for worker, half in enumerate(self.pull_halves):
-            self._do_worker(worker, half.begin())
-        handlers, inbox = self._handlers, self._inbox
+        for worker in self.workers:
+            worker.begin(self.now_s)
+        inbox, pop = self._inbox, self.source.pop
         while True:
             while inbox:
-                kind, payload = inbox.popleft()
-                handlers[kind](*payload)
+                happens, arguments = inbox.popleft()
+                happens(*arguments)
                 yield
             if not self._short:
                 return
-            event = self.source.pop()
+            event = pop()
             if event is None:
                 if self.updates is None:
                     return
                 raise ValueError(self._stuck())
-            self.now_s = event.now_s
-            handlers[event.kind](*event.payload)
+            self.now_s, (happens, arguments) = event
+            happens(*arguments)
             yield
 
     @property
@@ -119,68 +107,74 @@ class ControlLoop:
         """Whether every shard has made its updates."""
         return self._short == 0
 
+    def _ended(self, shard: int) -> None:
+        self._short -= 1
+
     def _finished(self, worker: int) -> None:
-        row, self._row[worker] = self._row[worker], -1
-        record, half = self.recorder, self.pull_halves[worker]
-        record.finish(row, self.now_s)
-        step, stamp, read = record.step[row], record.stamp[row], record.read[row]
-        self._do_worker(worker, half.finished(self.now_s))
+        computed, self._computing[worker] = self._computing[worker], None
+        assert computed is not None
+        row, step, stamp, read = computed
+        control, record, now_s = self.workers[worker], self.recorder, self.now_s
+        record.finish(row, now_s)
+        control.finished(now_s)
+        stay = control.stay
         for shard, version in enumerate(read):
-            self._push(shard, Arrival(row, worker, step, stamp, version, self._stay[worker]))
+            self._push(shard, Arrival(row, worker, step, stamp, version, stay))
         record.let_go(row)
-        if self.messages is not None and not half.waits:
-            self.source.put(self.now_s, DECISION, "go_on", (worker, self._stay[worker]))
+        if self.messages is not None and not control.half.waits:
+            self.source.put(now_s, DECISION, self._go_on, worker, stay)
 
     def _go_on(self, worker: int, stay: int) -> None:
         """A worker that does not wait has pushed, and what takes no time has come."""
-        if self._here(worker, stay):
-            self._do_worker(worker, self.pull_halves[worker].go_on(self.now_s))
-
-    def _here(self, worker: int, stay: int) -> bool:
-        """Whether this stay of the worker has not ended."""
-        return stay == self._stay[worker] and worker in self._present
+        control = self.workers[worker]
+        if control.here(stay):
+            control.go_on(self.now_s)
 
     def _push(self, shard: int, arrival: Arrival) -> None:
-        kind, whole = "push", True
+        happens, whole = self._arrived, True
         if self.wire is not None:
             arrives, whole = self.wire.push(shard, arrival, self.now_s)
             if arrives is None:
-                kind = "header"
+                happens = self._header
             else:
                 arrival = arrives
         if self.messages is None:
-            self._inbox.append((kind, (shard, arrival)))
+            self._inbox.append((happens, (shard, arrival)))
             return
         pair = (arrival.worker, shard)
         sequence = self._pushes[pair] = self._pushes.get(pair, -1) + 1
         at_s = self.now_s + self.messages.push_s(*pair, sequence, whole)
-        self._at_shard(shard, at_s, ARRIVAL, kind, (shard, arrival))
+        self._at_shard(shard, at_s, ARRIVAL, happens, shard, arrival)
 
-    def _pull(self, worker: int, shard: int, version: int) -> None:
+    def _release(self, shard: int, worker: int, version: int, now_s: float) -> None:
         # The stay that the shard knows of: one that was stopped may not have heard of a return yet.
-        stay = self.push_halves[shard].stays.get(worker, 0)
-        reply: tuple[Any, ...] = (worker, stay, shard, version)
-        whole = True
+        stay = self.shards[shard].half.stays.get(worker, 0)
+        whole, deviation = True, 1.0
         if self.wire is not None:
-            current = stay == self._stay[worker]
-            whole, deviation = self.wire.reply(worker, shard, version, self.now_s, current)
-            reply = (*reply, whole, deviation)
+            current = stay == self.workers[worker].stay
+            whole, deviation = self.wire.reply(worker, shard, version, now_s, current)
         if self.messages is None:
-            self._inbox.append(("pull", reply))
+            reply = (worker, stay, shard, version, whole, deviation)
+            self._inbox.append((self._pulled, reply))
             return
         pair = (worker, shard)
         sequence = self._pulls[pair] = self._pulls.get(pair, -1) + 1
-        at_s = self.now_s + self.messages.pull_s(*pair, sequence, whole)
-        self.source.put(at_s, ARRIVAL, "pull", reply)
+        at_s = now_s + self.messages.pull_s(*pair, sequence, whole)
+        self.source.put(at_s, ARRIVAL, self._pulled, worker, stay, shard, version, whole, deviation)
 
     def _at_shard(
-        self, shard: int, at_s: float, priority: int, kind: str, payload: tuple[Any, ...]
+        self,
+        shard: int,
+        at_s: float,
+        priority: int,
+        happens: Callable[[*Arguments], None],
+        *arguments: *Arguments,
     ) -> None:
         """What happens at a shard waits while the shard is stopped, for ever if it is for good."""
         if self.messages is not None:
             at_s = self.messages.up_s(shard, at_s)
         if at_s < math.inf:
-            self.source.put(at_s, priority, kind, payload)
+            self.source.put(at_s, priority, happens, *arguments)
             return
         self._unheard.add(shard)
         if self._in_vain():
@@ -189,24 +183,28 @@ class ControlLoop:
     def _in_vain(self) -> bool:
         """Whether no shard goes on any more that has to, however long workers do."""
         return self.updates is not None and not any(
-            half.version < self.updates and self._up_s(shard) < math.inf
-            for shard, half in enumerate(self.push_halves)
+            not shard.done and self._up_s(shard.shard) < math.inf for shard in self.shards
         )
 
     def _up_s(self, shard: int) -> float:
         return self.now_s if self.messages is None else self.messages.up_s(shard, self.now_s)
 
     def _arrived(self, shard: int, arrival: Arrival) -> None:
-        half = self.push_halves[shard]
-        if self.updates is not None and half.version >= self.updates:
+        control, before = self.shards[shard], len(self.recorder.group_shard)
+        if control.done:
             self.recorder.let_go(arrival.row)
-            self._do_shard(shard, half.on_header(arrival, self.now_s))
-        else:
-            self._do_shard(shard, half.on_push(arrival, self.now_s))
+        extra = control.push(arrival, self.now_s)
+        if extra:
+            self._replied(shard, extra, before)
 
     def _header(self, shard: int, arrival: Arrival) -> None:
         """A push whose gradient stayed behind, to come averaged with a later one."""
-        self._do_shard(shard, self.push_halves[shard].on_header(arrival, self.now_s))
+        before = len(self.recorder.group_shard)
+        self._replied(shard, self.shards[shard].header(arrival, self.now_s), before)
+
+    def _replied(self, shard: int, extra: int, after: int) -> None:
+        if extra and self.wire is None:  # which tells of every reply
+            self.recorder.reply(shard, extra, after)
 
     def _pulled(
         self,
@@ -214,113 +212,90 @@ class ControlLoop:
         stay: int,
         shard: int,
         version: int,
-        whole: bool = True,
-        deviation: float = 1.0,
+        whole: bool,
+        deviation: float,
     ) -> None:
-        if not self._here(worker, stay):
-            if self.wire is not None and whole:
-                self.wire.receive(worker, shard, version, kept=False)
-            return
-        half = self.pull_halves[worker]
-        # The policy goes by the header; the view has the version only if the tensor came with it.
-        if version == self.updates:
-            half.ended(shard)
-        commands = half.pulled(shard, version, self.now_s)
-        if self.wire is not None:
-            self.wire.hear(worker, shard, deviation)
+        control, wire = self.workers[worker], self.wire
+        if not control.here(stay):
+            if wire is not None and whole:
+                wire.receive(worker, shard, version, kept=False)
+        elif wire is None:
+            control.pulled(shard, version, self.now_s)
+        else:
+            # The policy goes by the header; the view has the version only if the tensor came with
+            # it, and has it before the worker starts.
+            commands = control.hear(shard, version, self.now_s)
+            wire.hear(worker, shard, deviation)
             if whole:
-                self.wire.receive(worker, shard, version, kept=half.have[shard] == version)
-        self._do_worker(worker, commands)
+                wire.receive(worker, shard, version, kept=control.have[shard] == version)
+            control.carry_out(commands, self.now_s)
 
     def _requested(self, shard: int, worker: int, stay: int, at_least: int) -> None:
-        if not self._here(worker, stay):
-            return
-        self._do_shard(shard, self.push_halves[shard].on_request(worker, at_least, self.now_s))
+        if self.workers[worker].here(stay):
+            before = len(self.recorder.group_shard)
+            extra = self.shards[shard].request(worker, at_least, self.now_s)
+            self._replied(shard, extra, before)
 
     def _shard_timer(self, shard: int, token: int) -> None:
-        self._do_shard(shard, self.push_halves[shard].on_timer(token, self.now_s))
+        before = len(self.recorder.group_shard)
+        self._replied(shard, self.shards[shard].timer(token, self.now_s), before)
+
+    def _set_shard_timer(self, shard: int, seconds: float, token: int, now_s: float) -> None:
+        self._at_shard(shard, now_s + seconds, DECISION, self._shard_timer, shard, token)
 
     def _worker_timer(self, worker: int, stay: int, token: int) -> None:
-        if self._here(worker, stay):
-            self._do_worker(worker, self.pull_halves[worker].timer(token, self.now_s))
+        control = self.workers[worker]
+        if control.here(stay):
+            control.timer(token, self.now_s)
 
-    def _do_shard(self, shard: int, commands: Sequence[ShardCommand], returns: int = 0) -> None:
-        if not commands and not returns:
-            return
-        record = self.recorder
-        before, decided, released = len(record.group_shard), returns, 0
-        for command in commands:
-            if isinstance(command, Apply):
-                self._version[shard] += 1
-                decided += len(command.rows)
-                record.apply(shard, command.rows, command.scale, self.now_s)
-                if self._version[shard] == self.updates:
-                    self._short -= 1
-            elif isinstance(command, Release):
-                released += 1
-                self._pull(command.worker, shard, self._version[shard])
-            elif isinstance(command, Drop):
-                decided += 1
-                record.drop(shard, command.row, command.reason, self.now_s)
-            else:
-                at_s = self.now_s + command.seconds
-                self._at_shard(shard, at_s, DECISION, "shard_timer", (shard, command.token))
-        if self.wire is None:  # which tells of every reply
-            record.reply(shard, released - decided, before)
+    def _set_worker_timer(self, worker: int, seconds: float, token: int, now_s: float) -> None:
+        stay = self.workers[worker].stay
+        self.source.put(now_s + seconds, DECISION, self._worker_timer, worker, stay, token)
 
-    def _do_worker(self, worker: int, commands: Sequence[WorkerCommand]) -> None:
-        for command in commands:
-            if isinstance(command, Start):
-                self._start(worker, command.stamp)
-            elif isinstance(command, Request):
-                self._request(command.shard, worker, command.at_least)
-            else:
-                at_s = self.now_s + command.seconds
-                timer = (worker, self._stay[worker], command.token)
-                self.source.put(at_s, DECISION, "worker_timer", timer)
-
-    def _request(self, shard: int, worker: int, at_least: int) -> None:
+    def _request(self, worker: int, shard: int, at_least: int, now_s: float) -> None:
         """A request is a header and takes no time, unless the shard is stopped."""
-        request = (shard, worker, self._stay[worker], at_least)
+        stay = self.workers[worker].stay
         if self.messages is None:
-            self._inbox.append(("request", request))
+            self._inbox.append((self._requested, (shard, worker, stay, at_least)))
         else:
-            self._at_shard(shard, self.now_s, ARRIVAL, "request", request)
+            self._at_shard(shard, now_s, ARRIVAL, self._requested, shard, worker, stay, at_least)
 
     def _leave(self, worker: int) -> None:
         """Its unfinished gradient is lost; pushes already on their way still arrive."""
-        if worker not in self._present:
+        control = self.workers[worker]
+        if not control.present:
             return
-        self._present.discard(worker)
+        control.leave()
         self.source.abandon(worker)
-        row, self._row[worker] = self._row[worker], -1
-        if row >= 0:  # nobody will finish it
-            self.recorder.let_go(row)
+        computing, self._computing[worker] = self._computing[worker], None
+        if computing is not None:  # nobody will finish it
+            self.recorder.let_go(computing[0])
         self.recorder.member(worker, False, self.now_s)
         if self.wire is not None:
             self.wire.leave(worker, self.now_s)
         for shard in range(self.recorder.shards):
-            self._tell(shard, "left", (shard, worker))
+            self._tell(shard, self._left, shard, worker)
 
     def _join(self, worker: int) -> None:
-        if worker in self._present:
+        control = self.workers[worker]
+        if control.present:
             return
-        self._present.add(worker)
-        self._stay[worker] += 1
+        control.join()
         self.recorder.member(worker, True, self.now_s)
-        self.pull_halves[worker].rejoined()
         for shard in range(self.recorder.shards):
             if self._may_stop:  # a return counts one pull, which is sent when the shard hears of it
-                self._do_shard(shard, (), returns=1)
-            self._tell(shard, "joined", (shard, worker, self._stay[worker]))
+                self._replied(shard, -1, len(self.recorder.group_shard))
+            self._tell(shard, self._joined, shard, worker, control.stay)
 
-    def _tell(self, shard: int, kind: str, payload: tuple[Any, ...]) -> None:
+    def _tell(
+        self, shard: int, happens: Callable[[*Arguments], None], *arguments: *Arguments
+    ) -> None:
         """Who left or came takes no time to hear of, unless the shard is stopped. Where it may be,
         all goes through the queue, so that what waited is heard first."""
         if self._may_stop:
-            self._at_shard(shard, self.now_s, ARRIVAL, kind, payload)
+            self._at_shard(shard, self.now_s, ARRIVAL, happens, *arguments)
         else:
-            self._inbox.append((kind, payload))
+            self._inbox.append((happens, arguments))
 
     @property
     def _may_stop(self) -> bool:
@@ -328,24 +303,28 @@ class ControlLoop:
         return self.messages is not None and bool(self.messages.network.outages)
 
     def _left(self, shard: int, worker: int) -> None:
-        self._do_shard(shard, self.push_halves[shard].on_leave(worker, self.now_s))
+        before = len(self.recorder.group_shard)
+        self._replied(shard, self.shards[shard].leave(worker, self.now_s), before)
 
     def _joined(self, shard: int, worker: int, stay: int) -> None:
-        if self._here(worker, stay):  # it may have gone again before the shard heard of it
-            commands = self.push_halves[shard].on_join(worker, self.now_s, stay)
-            self._do_shard(shard, commands, returns=0 if self._may_stop else 1)
+        if self.workers[worker].here(stay):  # it may have gone again before the shard heard of it
+            before = len(self.recorder.group_shard)
+            extra = self.shards[shard].join(worker, self.now_s, stay)
+            self._replied(shard, extra if self._may_stop else extra - 1, before)
 
-    def _start(self, worker: int, stamp: int) -> None:
-        step = self._step[worker]
-        read = self.pull_halves[worker].have if self.wire is None else self.wire.view[worker]
-        self._row[worker] = self.recorder.start(worker, step, stamp, read, self.now_s)
-        self._step[worker] = step + 1
-        self.source.compute(worker, step, self.now_s)
+    def _start(self, worker: int, stamp: int, now_s: float) -> None:
+        control = self.workers[worker]
+        step = control.step
+        control.step = step + 1
+        read = tuple(control.half.have if self.wire is None else self.wire.view[worker])
+        row = self.recorder.start(worker, step, stamp, read, now_s)
+        self._computing[worker] = (row, step, stamp, read)
+        self.source.compute(worker, step, now_s)
 
     def _stuck(self) -> str:
-        versions = [half.version for half in self.push_halves]
+        versions = [shard.version for shard in self.shards]
         why = "all workers wait for each other"
-        if not self._present:
+        if not any(worker.present for worker in self.workers):
             why = "all workers are gone"
         elif self._unheard:
             why = f"shards {sorted(self._unheard)} have stopped for good"

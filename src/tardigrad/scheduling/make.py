@@ -65,13 +65,13 @@ def control(
     deviation: Callable[[int], float] | None = None,
 ) -> ControlLoop:
     """The event loop of these parts, ready to run into the recorder."""
-    loop = ControlLoop(policy, _source(cluster, seed), recorder, updates)
-    if gate is not None:
-        loop.wire = Wire(link, gate, recorder, deviation)
-    if isinstance(cluster, TimedCluster):
-        if cluster.network is not None:
-            loop.messages = cluster.network.realise(seed, cluster.workers, recorder.shards)
-        loop.expect(cluster.absences)
+    timed = cluster if isinstance(cluster, TimedCluster) else None
+    messages = None
+    if timed is not None and timed.network is not None:
+        messages = timed.network.realise(seed, cluster.workers, recorder.shards)
+    wire = None if gate is None else Wire(link, gate, recorder, deviation)
+    loop = ControlLoop(policy, _source(cluster, seed), recorder, updates, messages, wire)
+    loop.expect(timed.absences if timed is not None else ())
     return loop
 
 

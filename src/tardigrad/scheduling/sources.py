@@ -5,7 +5,8 @@ otherwise what was put in first comes out first.
 """
 
 import heapq
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVarTuple
 
 import numpy as np
 
@@ -16,68 +17,82 @@ CHUNK = 64
 DRAWS = 1 << 20
 
 
-class QueuedEvent(NamedTuple):
-    now_s: float
-    kind: str
-    payload: tuple[Any, ...]
+Arguments = TypeVarTuple("Arguments")
+Happening = tuple[Callable[..., None], tuple[Any, ...]]
+"""What to call, and with what."""
 
 
 class EventSource(Protocol):
     """Computing workers go in; what happens next comes out."""
 
+    finished: Callable[[int], None]
+    """What happens when a worker has computed a gradient."""
+
     def compute(self, worker: int, step: int, now_s: float) -> None:
-        """This worker begins a gradient."""
+        """This worker begins its next gradient: steps come in order."""
         ...
 
     def abandon(self, worker: int) -> None:
         """This worker will not finish its gradient."""
         ...
 
-    def put(self, at_s: float, priority: int, kind: str, payload: tuple[Any, ...]) -> None: ...
+    def put(
+        self,
+        at_s: float,
+        priority: int,
+        happens: Callable[[*Arguments], None],
+        *arguments: *Arguments,
+    ) -> None: ...
 
-    def pop(self) -> QueuedEvent | None: ...
+    def pop(self) -> tuple[float, Happening] | None:
+        """When, and what."""
+        ...
 
 
 class TimedSource:
     """Step times from a time model, merged in a heap."""
 
     def __init__(self, times: StepTimes, workers: int) -> None:
+        self.finished: Callable[[int], None]
         self.times = times
-        self._heap: list[tuple[float, int, int, str, tuple[Any, ...]]] = []
+        self._heap: list[tuple[float, int, int, Happening]] = []
         self._sequence = 0
         # Draws are made a chunk of steps at a time, all workers' first chunk in one go; where there
-        # are many workers a chunk is short, because each of them makes few steps.
+        # are many workers a chunk is short, because each of them makes few steps. A worker's next
+        # is last.
         self.chunk = max(4, min(CHUNK, DRAWS // workers))
         first = times.step_s(np.arange(workers)[:, None], np.arange(self.chunk)[None, :])
-        self._drawn: list[list[float]] = first.tolist()
-        self._chunk = [0] * workers
-        self._attempt = [0] * workers
+        self._drawn: list[list[float]] = first[:, ::-1].tolist()
+        self._computing = [0] * workers  # the sequence number of its end in the queue
+        self._abandoned: set[int] = set()
 
     def compute(self, worker: int, step: int, now_s: float) -> None:
-        chunk, at = divmod(step, self.chunk)
-        if chunk != self._chunk[worker]:
-            steps = np.arange(chunk * self.chunk, (chunk + 1) * self.chunk)
-            self._drawn[worker] = self.times.step_s(worker, steps).tolist()
-            self._chunk[worker] = chunk
-        end_s = now_s + self._drawn[worker][at]
-        self.put(end_s, ARRIVAL, "finished", (worker, self._attempt[worker]))
+        drawn = self._drawn[worker]
+        if not drawn:
+            steps = np.arange(step, step + self.chunk)[::-1]
+            drawn.extend(self.times.step_s(worker, steps).tolist())
+        self._computing[worker] = self._sequence = sequence = self._sequence + 1
+        ends = (now_s + drawn.pop(), ARRIVAL, sequence, (self.finished, (worker,)))
+        heapq.heappush(self._heap, ends)
 
     def abandon(self, worker: int) -> None:
-        self._attempt[worker] += 1
+        self._abandoned.add(self._computing[worker])
 
-    def put(self, at_s: float, priority: int, kind: str, payload: tuple[Any, ...]) -> None:
+    def put(
+        self,
+        at_s: float,
+        priority: int,
+        happens: Callable[[*Arguments], None],
+        *arguments: *Arguments,
+    ) -> None:
         self._sequence += 1
-        heapq.heappush(self._heap, (at_s, priority, self._sequence, kind, payload))
+        heapq.heappush(self._heap, (at_s, priority, self._sequence, (happens, arguments)))
 
-    def pop(self) -> QueuedEvent | None:
+    def pop(self) -> tuple[float, Happening] | None:
         while self._heap:
-            at_s, _, _, kind, payload = heapq.heappop(self._heap)
-            if kind == "finished":
-                worker, attempt = payload
-                if attempt != self._attempt[worker]:
-                    continue
-                payload = (worker,)
-            return QueuedEvent(at_s, kind, payload)
+            at_s, _, sequence, happening = heapq.heappop(self._heap)
+            if sequence not in self._abandoned:
+                return at_s, happening
         return None
 
 
@@ -85,6 +100,7 @@ class Dispatched:
     """Arrivals in an order that a dispatcher draws; virtual time counts them."""
 
     def __init__(self, dispatch: Dispatch, events: int | None = None) -> None:
+        self.finished: Callable[[int], None]
         self.dispatch = dispatch
         self.events = events
         self._computing: set[int] = set()
@@ -96,17 +112,23 @@ class Dispatched:
     def abandon(self, worker: int) -> None:
         self._computing.discard(worker)
 
-    def put(self, at_s: float, priority: int, kind: str, payload: tuple[Any, ...]) -> None:
+    def put(
+        self,
+        at_s: float,
+        priority: int,
+        happens: Callable[[*Arguments], None],
+        *arguments: *Arguments,
+    ) -> None:
         raise ValueError(
             "a dispatcher has no clock, so it cannot serve timers or message delays: "
             "use a cluster with times, such as Gamma"
         )
 
-    def pop(self) -> QueuedEvent | None:
+    def pop(self) -> tuple[float, Happening] | None:
         if not self._computing or self._event == self.events:
             return None
         computing = np.array(sorted(self._computing), dtype=np.int64)
         worker = self.dispatch.next(self._event, computing)
         self._computing.discard(worker)
         self._event += 1
-        return QueuedEvent(float(self._event), "finished", (worker,))
+        return float(self._event), (self.finished, (worker,))

@@ -1,6 +1,7 @@
 """A link at work in the event loop: who holds which version, what was sent last, what is unsent."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tardigrad.links import Gate, Link
 from tardigrad.policies import Arrival
@@ -59,7 +60,7 @@ class Wire:
             last = self._sent[pair]
             record.hold(last.row)
             # The header is this round's; what is applied, and how late it is, is the older one's.
-            return arrival._replace(row=last.row, read=last.read), False
+            return replace(arrival, row=last.row, read=last.read), False
         record.hold(row)
         self._unsent.setdefault(pair, []).append(row)
         return None, False
