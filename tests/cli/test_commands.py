@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli
 
 import tardigrad
 from tardigrad.cli import compare as compares
@@ -21,6 +20,7 @@ from tardigrad.policies import POLICIES
 from tardigrad.rules import RULES
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import TASKS
+from tests.cli.command_line import Cli
 
 
 def outcomes(folder: str) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import Cli
 
 from tardigrad.bench.schedule import bench_schedule
 from tardigrad.clusters import Absence
@@ -15,6 +14,7 @@ from tardigrad.plan.studies.backup_workers import backup_workers
 from tardigrad.plan.studies.gap_aware_speedup import gap_aware_speedup
 from tardigrad.plan.studies.layer_staleness import layer_staleness
 from tardigrad.plan.studies.psp_times import psp_times
+from tests.cli.command_line import Cli
 
 
 def test_plan_writes_an_experiment_that_runs(cli: Cli) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Cli, started
 from PIL import Image
 
 from tardigrad.experiment import Spec, points, read_toml, run, sweep
 from tardigrad.report.sweep import Sweep
 from tardigrad.report.sweep_figure import _along, _ceiling
+from tests.cli.command_line import Cli, started
 
 BOWL = """
 updates = 48

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import Cli
 from rich.console import Console
 
 import tardigrad as tg
@@ -22,6 +21,7 @@ from tardigrad.cli.table import Table
 from tardigrad.core.result_table import ResultTable
 from tardigrad.experiment.real import real_beside_simulated
 from tardigrad.plan.studies import STUDIES
+from tests.cli.command_line import Cli
 
 WIDTHS = (20, 40, 60, 80, 90, 120, 200)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 from torch import Tensor, nn
 
 import tardigrad as tg
@@ -23,6 +22,7 @@ from tardigrad.engine.kernels import cpp
 from tardigrad.rules import Now, Optimizer, Rule, Signal
 from tardigrad.tasks import ModuleTask, quadratic
 from tardigrad.tasks.module import initialised
+from tests.engine.fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 
 UPDATES = 150
 

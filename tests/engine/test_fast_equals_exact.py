@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 
 import tardigrad as tg
 from tardigrad.engine.fast.gradients import Batched, NotBatchable, check_batchable
 from tardigrad.tasks import Turn
+from tests.engine.fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 
 UPDATES = 200
 

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fast_cases import POLICY_CASES, RULE_CASES, run, task
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,6 +17,7 @@ from tardigrad.engine.fast.stream import Stream
 from tardigrad.rules import Correction, Now, Push, Rule, Sgd, Signal
 from tardigrad.tasks import TASKS, Data, ModuleTask, Split, Turn
 from tardigrad.tasks.module import initialised
+from tests.engine.fast_cases import POLICY_CASES, RULE_CASES, run, task
 
 SYNC = (tg.Sync(), tg.Gamma(workers=4))
 

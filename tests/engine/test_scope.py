@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from eager_graphs import eager  # noqa: F401
-from fast_cases import task as perceptron_task
 from torch import Tensor
 
 import tardigrad as tg
@@ -30,6 +28,8 @@ from tardigrad.rules import (
     Signal,
     combine,
 )
+from tests.engine.eager_graphs import eager  # noqa: F401
+from tests.engine.fast_cases import task as perceptron_task
 
 LR = 0.05
 LAYOUT = Layout(("weight", "bias", "out"), ((2, 3), (3,), (2, 2)))

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from eager_graphs import eager  # noqa: F401
-from fast_cases import RULE_CASES, task
 
 import tardigrad as tg
 from tardigrad.bench.loops import perceptron
@@ -23,6 +21,8 @@ from tardigrad.engine.together import drive_together
 from tardigrad.rules import Rule
 from tardigrad.tasks import Data, ModuleTask, Split, Task
 from tardigrad.tasks.module import initialised
+from tests.engine.eager_graphs import eager  # noqa: F401
+from tests.engine.fast_cases import RULE_CASES, task
 
 SCHEDULES = {
     "gamma": (tg.Async(), tg.Gamma(workers=7, heterogeneous=True)),

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_spec import EXAMPLE, example
 
 import tardigrad as tg
 from tardigrad.clusters import CLUSTERS, Gamma
@@ -15,6 +14,7 @@ from tardigrad.policies import POLICIES
 from tardigrad.rules import RULES
 from tardigrad.rules.rates import RATES, CosineRate, WarmUpRate
 from tardigrad.tasks import TASKS
+from tests.experiment.example_spec import EXAMPLE, example
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from fuzz_case import FEW_UPDATES, FEW_WORKERS, Case
-from fuzz_schedule import Facts, check_schedule, unwrapped
 
 import tardigrad as tg
 from tardigrad.clusters import TimedCluster
 from tardigrad.scheduling import traffic
+from tests.fuzz.fuzz_case import FEW_UPDATES, FEW_WORKERS, Case
+from tests.fuzz.fuzz_schedule import Facts, check_schedule, unwrapped
 
 CLOSE = 1e-9
 """How far apart the engines may be in float64, relative to the largest parameter."""

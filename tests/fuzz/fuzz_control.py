@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from fuzz_draws import Draws
-
 import tardigrad as tg
 from tardigrad.clusters import Cluster
 from tardigrad.links import Link
 from tardigrad.policies import Policy
+from tests.fuzz.fuzz_draws import Draws
 
 TRACE = str(Path(__file__).with_name("step_times.csv"))
 """Measured step times of three workers; means are near one second everywhere, as below."""

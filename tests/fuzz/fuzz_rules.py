@@ -8,8 +8,6 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fuzz_draws import Draws
-
 from root_penalty import root_penalty
 from tardigrad import rules
 from tardigrad.rules import RULES, Rule, rates
@@ -22,6 +20,7 @@ from tardigrad.rules.rates import (
     StepRate,
     WarmUpRate,
 )
+from tests.fuzz.fuzz_draws import Draws
 
 COMPOSED = {
     "adam + delay compensation": "rules.Rule({lr}, rules.Adam(), rules.DelayCompensation(0.1))",

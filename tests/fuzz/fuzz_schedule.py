@@ -5,13 +5,13 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from fuzz_case import Case
 
 import tardigrad as tg
 from tardigrad.clusters import TimedCluster
 from tardigrad.policies import Policy
 from tardigrad.scheduling.schedule import MERGED
 from tardigrad.scheduling.validate import validate
+from tests.fuzz.fuzz_case import Case
 
 ROUNDING = 1e-9
 """Seconds: times are sums."""

@@ -6,12 +6,12 @@ from math import inf, nan
 from typing import Any
 
 import torch
-from fuzz_draws import Draws
-from fuzz_tasks import LAYOUT, task
 
 import tardigrad as tg
 from tardigrad import rules
 from tardigrad.rules import rates
+from tests.fuzz.fuzz_draws import Draws
+from tests.fuzz.fuzz_tasks import LAYOUT, task
 
 Parts = dict[str, Any]
 """Arguments of `simulate`."""

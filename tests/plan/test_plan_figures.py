@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from little_simulator import Done, run
 from matplotlib.figure import Figure
 
 from tardigrad.clusters import (
@@ -21,6 +20,7 @@ from tardigrad.plan.advice import Plan, advise
 from tardigrad.plan.figures import draw_collect_means, draw_speedups, draw_splits
 from tardigrad.plan.tables import collect_table, policies_table, speedup_table, splits_table
 from tardigrad.policies import Async, Backup, Deadline, Policy, Sync
+from tests.plan.little_simulator import Done, run
 
 UNEVEN = (1.0, 1.013, 1.031, 1.057, 1.083, 1.117, 1.171, 1.719)
 """No two workers' multiples meet soon."""

@@ -1,11 +1,11 @@
 """Deadline and RampUp, event by event."""
 
 import pytest
-from by_hand import Shard, dropped, releases
 
 import tardigrad as tg
 from tardigrad import Async, Backup, Deadline, Partial, RampUp, Sync
 from tardigrad.policies import Apply, Release, Request, SetTimer, Start
+from tests.policies.hand_fed_shard import Shard, dropped, releases
 
 
 def test_deadline_goes_on_with_what_has_come() -> None:

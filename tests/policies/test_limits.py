@@ -3,11 +3,11 @@
 from math import inf
 
 import pytest
-from same import differing
 
 import tardigrad as tg
 from tardigrad.clusters import Absence, Cluster, Network
 from tardigrad.policies import Policy
+from tests.policies.schedule_differences import differing
 
 CLUSTERS = [
     tg.Gamma(workers=6),

@@ -3,10 +3,10 @@
 from math import inf
 
 import pytest
-from by_hand import Shard, dropped, releases
 
 from tardigrad import Async, BoundedDelay, SoftSync, StaleSynchronous
 from tardigrad.policies import Apply, Release
+from tests.policies.hand_fed_shard import Shard, dropped, releases
 
 
 def test_async_answers_after_or_before_its_own_push() -> None:

@@ -1,11 +1,11 @@
 """Partial (PSP-SGD) and PartialPull, event by event."""
 
 import pytest
-from by_hand import Shard, releases
 
 import tardigrad as tg
 from tardigrad import Async, Deadline, Partial, PartialPull, RampUp, StaleSynchronous
 from tardigrad.policies import Apply, Drop, Release, SetTimer, Start
+from tests.policies.hand_fed_shard import Shard, releases
 
 
 def test_push_applies_at_the_quota_scales_linearly_and_broadcasts() -> None:

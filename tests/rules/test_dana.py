@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import references as ref
 import torch
 from torch import Tensor
 
@@ -14,6 +13,7 @@ from tardigrad.core.layout import Layout
 from tardigrad.engine import Arrived, Shard
 from tardigrad.engine.checkpoint import load_checkpoint, save_checkpoint
 from tardigrad.rules import Dana, Fasgd
+from tests.rules import references as ref
 
 LR, MOMENTUM = 0.05, 0.8
 FAMILY = {

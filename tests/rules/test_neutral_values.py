@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from table import TABLE
 from torch import Tensor
 
 import tardigrad as tg
@@ -31,6 +30,7 @@ from tardigrad.rules import (
     sgd,
     staleness_aware,
 )
+from tests.rules.rule_table import TABLE
 
 LR = 0.05
 NEUTRAL: dict[str, tuple[tg.Rule, tg.Rule]] = {

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from table import LR
 from torch import Tensor, nn
 
 import tardigrad as tg
@@ -13,6 +12,7 @@ from root_penalty import root_penalty
 from tardigrad import rules
 from tardigrad.core import keys
 from tardigrad.tasks import Data, Split, Turn
+from tests.rules.rule_table import LR
 
 STEPS = 300
 Policies = pytest.mark.parametrize("policy", [tg.Async(), tg.Sync()], ids=["async", "sync"])

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from table import ELEMENTWISE, LR, TABLE, missing
 from torch import Tensor
 
 import tardigrad as tg
@@ -29,6 +28,7 @@ from tardigrad.rules import (
 )
 from tardigrad.scheduling import Recorder
 from tardigrad.tasks import Turn, quadratic
+from tests.rules.rule_table import ELEMENTWISE, LR, TABLE, missing
 
 LAYOUT = Layout(("a", "b", "c"), ((3, 2), (4,), (3,)))
 WORKERS = 3

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import references as ref
 import torch
 
 import tardigrad as tg
 from tardigrad import rules
 from tardigrad.core.layout import Layout
 from tardigrad.rules import rates
+from tests.rules import references as ref
 
 WORKERS = 3
 ARRIVALS = 90
