@@ -24,7 +24,7 @@ RULE_CASES: dict[str, Rule] = {
     "delay_adaptive": tg.rules.delay_compensated(lr=0.05, adaptive=True, momentum=0.5),
     "gap_layer": tg.rules.gap_aware(lr=0.05, per="layer"),
     "gap_global": tg.rules.gap_aware(lr=0.05, per="global"),
-    "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),  # type: ignore[arg-type]
+    "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),
     "cosine": tg.rules.adam_ga(lr=cosine(0.05, over=2, by="epochs")),
 }
 POLICY_CASES: dict[str, tuple[Any, Any, int]] = {

@@ -198,7 +198,7 @@ class Rough(Optimizer[tuple[()], tuple[()]]):
 @pytest.mark.parametrize("how", ["in place", "random"])
 def test_a_rule_that_is_not_pure_is_refused(how: str) -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
-    rule = Rule(0.1, Rough(how))  # type: ignore[arg-type]
+    rule = Rule(0.1, Rough(how))
     with pytest.raises(ValueError, match="the rule is not pure"):
         run(schedule, rule, "fast")
 
@@ -206,7 +206,7 @@ def test_a_rule_that_is_not_pure_is_refused(how: str) -> None:
 def test_a_rule_that_cannot_be_traced_updates_one_by_one() -> None:
     lines: list[str] = []
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=50)
-    rule = Rule(0.1, Rough("float"))  # type: ignore[arg-type]
+    rule = Rule(0.1, Rough("float"))
     fast = run(schedule, rule, "fast", say=lines.append)
     exact = run(schedule, rule, "exact")
     assert "updates one by one" in lines[0]

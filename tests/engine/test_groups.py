@@ -118,7 +118,7 @@ class Huge(Correction[Any, Any]):
 
 
 def test_a_rule_that_differs_for_large_gradients_alone_is_not_overlooked() -> None:
-    of, rule = task(), Rule(1e-9, Sgd(), Huge())  # type: ignore[arg-type]
+    of, rule = task(), Rule(1e-9, Sgd(), Huge())
     scaled = Data(Split(of.data.train.inputs * 2e7, of.data.train.targets))
     large = ModuleTask(of._module, "cross_entropy", scaled, 5, dtype="float64")
     schedule = tg.schedule(*SYNC, updates=40)

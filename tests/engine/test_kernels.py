@@ -25,7 +25,7 @@ CASES: dict[str, Rule] = {
     "delay_server": tg.rules.delay_compensated(lr=0.1, adaptive=True, mean_square="server"),
     "gap_tentative": tg.rules.gap_aware(lr=0.1, step="tentative", tolerance=0.5),
     "staleness_gradient": tg.rules.staleness_aware(lr=0.1, on="gradient", staleness="max_one"),
-    "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),  # type: ignore[arg-type]
+    "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),
     "cosine": tg.rules.adam_ga(lr=cosine(0.1, over=UPDATES)),
 }
 

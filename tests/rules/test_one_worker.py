@@ -107,7 +107,7 @@ def test_a_module_is_trained_as_torch_trains_it(name: str, dtype: torch.dtype) -
 @pytest.mark.parametrize("name", ["momentum", "adam"])
 def test_a_learning_rate_schedule_is_followed_as_torch_follows_it(name: str) -> None:
     rule, make = OPTIMIZERS[name]
-    base = rule.lr.max
+    base = tg.rates.learning_rate(rule.lr).max
     task = wavy(torch.float32)
     params = task.start().requires_grad_()
     optimizer = make([params])

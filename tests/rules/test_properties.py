@@ -147,7 +147,7 @@ def test_a_rule_converges_on_a_quadratic(name: str) -> None:
     rule = TABLE[name]
     bowl = quadratic(dimension=10, condition=5.0)
     start = bowl.evaluate(bowl.start(), (), "")["loss"]
-    cosine = tg.rates.cosine(rule.lr.max, over=1200)
+    cosine = tg.rates.cosine(tg.rates.learning_rate(rule.lr).max, over=1200)
     done = tg.simulate(
         bowl, replace(rule, lr=cosine), cluster=tg.Gamma(workers=4), updates=1200, engine="exact"
     )
