@@ -78,7 +78,7 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
+@pytest.fixture(scope="module", params=list(CASES.values()), ids=list(CASES))
 def case(request: pytest.FixtureRequest) -> Case:
     made: Case = request.param
     return made
@@ -158,6 +158,7 @@ def test_when_the_kth_gradient_comes(case: Case, plan: Plan) -> None:
     everyone = all(len(came) == case.cluster.workers for came in rounds)
     assert ("versions" in shown.columns) is not everyone
     for k, *figures in shown.rows:
+        assert isinstance(k, int)
         took = [came[k - 1] for came in rounds if len(came) >= k]
         expected = (np.mean(took), np.median(took), np.quantile(took, 0.95), max(took))
         assert figures[:4] == pytest.approx(expected, rel=1e-9)
