@@ -1,5 +1,7 @@
 """Partial (PSP-SGD) and PartialPull, event by event."""
 
+from typing import Any
+
 import pytest
 
 import tardigrad as tg
@@ -182,8 +184,9 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="push = 9 gradients never come from 8 workers"):
         Partial(push=9).check(8, 1)
     for timeout in ("push_timeout_s", "pull_timeout_s"):
+        wrong: dict[str, Any] = {timeout: -1.0}
         with pytest.raises(ValueError, match=f"{timeout} must not be negative"):
-            Partial(**{timeout: -1.0})
+            Partial(**wrong)
     with pytest.raises(ValueError, match="set pull on Partial itself"):
         PartialPull(Partial(push=2), pull=0.9)
     with pytest.raises(ValueError, match=r"use RampUp\(PartialPull"):
@@ -195,11 +198,12 @@ def test_every_version_goes_to_every_worker(shards: int) -> None:
     """And is paid for, also at every evaluation on the way."""
     task = tg.tasks.quadratic(60)
     cluster = tg.Gamma(workers=8)
-    parts = {"updates": 40, "shards": shards, "evaluate_every": 10}
+    parts: dict[str, Any] = {"updates": 40, "shards": shards, "evaluate_every": 10}
     run = tg.simulate(task, tg.rules.sgd(0.001), Partial(push=3), cluster, **parts)
     whole = 8 * 60 * 4
     assert [r["pull_bytes"] for r in run.history.records] == [
         r["update"] * whole for r in run.history.records
     ]
+    assert run.traffic is not None
     assert run.traffic.pull.sent == 40 * 8 * shards
     assert run.traffic.push.sent < run.traffic.pull.sent
