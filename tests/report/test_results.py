@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tardigrad.recording.folder import RunFolder
@@ -85,8 +86,8 @@ def test_curves_show_mean_and_range_and_label_the_ends() -> None:
     gone = Series("gone", [[]], [summary("diverged")])
     figure = figures._curves([one, gone], "validation_loss", "update", "updates", "a title")
     (axes,) = figure.axes
-    assert axes.lines[0].get_xdata().tolist() == [0, 10, 20]
-    assert axes.lines[0].get_ydata().tolist() == pytest.approx([1, 0.5, 0.2])
+    assert np.asarray(axes.lines[0].get_xdata()).tolist() == [0, 10, 20]
+    assert np.asarray(axes.lines[0].get_ydata()).tolist() == pytest.approx([1, 0.5, 0.2])
     assert len(axes.collections) == 1
     legend = axes.get_legend()
     assert legend is not None
@@ -100,7 +101,7 @@ def test_lines_of_very_different_length_get_a_logarithmic_axis() -> None:
     series = [Series("s", [records(1, 0.5)], [summary()]), Series("l", [long], [summary()])]
     (axes,) = figures._curves(series, "validation_loss", "time_s", "time", "").axes
     assert axes.get_xscale() == "log"
-    assert all((line.get_xdata() > 0).all() for line in axes.lines)
+    assert all((np.asarray(line.get_xdata()) > 0).all() for line in axes.lines)
 
 
 def test_shared_delays_are_drawn_once() -> None:
