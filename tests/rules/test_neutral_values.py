@@ -142,4 +142,4 @@ def test_staleness_on_the_step_or_the_gradient_is_the_same_without_momentum() ->
         params(tg.Rule(LR, Sgd(), StalenessAware(on)), uneven(), tg.Async(), 4)
         for on in ("step", "gradient")
     ]
-    assert torch.allclose(*ends, rtol=0, atol=1e-5)
+    assert torch.allclose(ends[0], ends[1], rtol=0, atol=1e-5)
