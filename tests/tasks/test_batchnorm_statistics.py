@@ -9,7 +9,7 @@ from torch.func import grad_and_value, vmap
 from tardigrad.tasks import Data, ModuleTask, Split, Turn
 
 
-def network(momentum: float | None = 0.1) -> nn.Module:
+def network(momentum: float | None = 0.1) -> nn.Sequential:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return nn.Sequential(

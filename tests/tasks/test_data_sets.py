@@ -32,7 +32,7 @@ def idx_files() -> list[bytes]:
     return files
 
 
-def csv_table(images: np.ndarray, labels: np.ndarray) -> bytes:  # type: ignore[type-arg]
+def csv_table(images: np.ndarray, labels: np.ndarray) -> bytes:
     rows = np.column_stack([labels, images.reshape(len(images), -1)])
     heading = "label," + ",".join(f"p{i}" for i in range(784))
     return "\n".join([heading, *(",".join(map(str, row)) for row in rows), ""]).encode()
