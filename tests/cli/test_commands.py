@@ -2,6 +2,8 @@
 
 import json
 import statistics
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +111,12 @@ def test_a_stopped_comparison_keeps_what_had_ended(
 @pytest.mark.parametrize("what", LISTS)
 def test_every_name_is_listed_with_a_line(cli: Cli, what: str) -> None:
     said = cli("list", what)
-    names = {"rules": RULES, "policies": POLICIES, "clusters": CLUSTERS, "tasks": TASKS}
+    names: dict[str, Iterable[str]] = {
+        "rules": RULES,
+        "policies": POLICIES,
+        "clusters": CLUSTERS,
+        "tasks": TASKS,
+    }
     lines = [line for line in said.out.splitlines() if not line.startswith(" ")]
     assert [line.split()[0] for line in lines] == list(names.get(what, LISTS[what].makers))
     assert all(len(line.split()) > 1 for line in lines), lines
@@ -164,7 +171,9 @@ def test_the_demo_compares_eight_ways_on_the_same_draws(
     assert all(o["records"][-1]["samples"] == 64 * 16 for o in found)
     spec = demos.demo_spec(64)
     alone, together, asynchronous, *_ = (
-        entry.spec.make_schedule() for entry in demos.demo_entries(spec, 64)
+        made
+        for entry in demos.demo_entries(spec, 64)
+        if (made := entry.spec.make_schedule()) is not None
     )
     times = steps(asynchronous)
     assert steps(alone)[0][:4] == pytest.approx(times[0][:4], rel=1e-12)
@@ -199,7 +208,7 @@ def test_the_bar_waits_and_then_tells_rate_loss_and_delay(monkeypatch: pytest.Mo
     console = Console(force_terminal=True, width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     monkeypatch.setattr(progress, "err", console)
     clock = iter([-9.0, 0.0, 1.0, 1.9, 2.5, 4.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     watcher = Watcher("a run").begin(Schedule.from_order([0, 1, 0, 1], 2))
     watcher(Tick(1, 4, 0.5))
     watcher(Tick(2, 4, 0.5))

@@ -84,7 +84,7 @@ def check_whole(table: Table) -> None:
 def test_no_width_loses_a_label_or_a_digit(
     which: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = []
+    tables: list[Table] = []
     print_ = out.print
 
     def keeping(*things: Any, **options: Any) -> None:
