@@ -200,8 +200,8 @@ def close(fast: tg.Run | tg.Diverged, exact: tg.Run | tg.Diverged) -> None:
         mine, theirs = (np.array(getattr(run.history, name)) for run in (fast, exact))
         assert np.allclose(mine, theirs, rtol=CLOSE, atol=CLOSE * scale), f"another {name}"
     assert len(fast.buffers) == len(exact.buffers)
-    for mine, theirs in zip(fast.buffers, exact.buffers, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=CLOSE, atol=1e-12)
+    for ours, other in zip(fast.buffers, exact.buffers, strict=True):
+        torch.testing.assert_close(ours, other, rtol=CLOSE, atol=1e-12)
     assert (fast.average is None) == (exact.average is None)
     if fast.average is not None and exact.average is not None:
         _near(fast.average, exact.average, scale, "average")
