@@ -46,7 +46,7 @@ def task(
     """A perceptron 12-9-3 on keyed data."""
 
     def make() -> nn.Module:
-        middle = [nn.BatchNorm1d(9)] if batch_norm else []
+        middle: list[nn.Module] = [nn.BatchNorm1d(9)] if batch_norm else []
         middle += [nn.Dropout(0.5)] if dropout else []
         # Before BatchNorm a bias has no gradient but rounding, which Adam would make steps of.
         first = nn.Linear(12, 9, bias=not batch_norm)

@@ -136,4 +136,4 @@ def test_the_last_update_of_a_run_is_looked_at_too() -> None:
     first = next(u for u, row in enumerate(made.group_rows.tolist()) if chosen[row] == 17)
     ends = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=first + 1)
     for engine in ("exact", "fast"):
-        assert told(lambda e=engine: tg.execute(ends, task, sgd(0.01), e))[0] == first  # type: ignore[misc]
+        assert told(lambda e=engine: tg.execute(ends, task, sgd(0.01), e))[0] == first

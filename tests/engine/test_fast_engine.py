@@ -1,6 +1,7 @@
 """The fast engine's promises: same bits however it is cut or resumed, and refusals before a run."""
 
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -185,7 +186,7 @@ class Rough(Optimizer[tuple[()], tuple[()]]):
         self.how = how
 
     def step(
-        self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: list[Signal], now: Now
+        self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: Sequence[Signal], now: Now
     ) -> Any:
         grad = signals[0].first
         if self.how == "in place":

@@ -78,7 +78,7 @@ class DoesAll(Does):
 
 
 class DoesLayers(Does):
-    scope = "layer"  # no such word
+    scope: Any = "layer"  # no such word
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ def test_a_run_on_ray_is_refused_before_it_starts() -> None:
 
 
 class Counted(NamedTuple):
-    count: Tensor
+    counted: Tensor
 
 
 @dataclass(frozen=True)
@@ -320,14 +320,14 @@ class Counts(Correction[Counted, Any]):
         return Counted(theta.new_ones(self.shape)) if self.per_worker else Nothing()
 
     def observe(self, state: Any, grad: Tensor, peek: Any, now: Now, layout: Layout) -> Any:
-        return state if self.per_worker else Counted(state.count + 1)
+        return state if self.per_worker else Counted(state.counted + 1)
 
     def correct(
         self, theta: Tensor, state: Any, own: Any, push: Push, now: Now, layout: Layout
     ) -> Any:
         kept = own if self.per_worker else state
-        grad = (push.grad / kept.count).to(theta.dtype)
-        return Signal(grad, grad), Counted(own.count + 1) if self.per_worker else own
+        grad = (push.grad / kept.counted).to(theta.dtype)
+        return Signal(grad, grad), Counted(own.counted + 1) if self.per_worker else own
 
 
 @pytest.mark.parametrize("per_worker", [False, True])
