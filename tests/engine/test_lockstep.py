@@ -16,7 +16,7 @@ from tardigrad.engine.lockstep import Lockstep
 from tardigrad.links.link import Link, OnDrop
 from tardigrad.policies import Policy
 from tardigrad.scheduling import traffic
-from tardigrad.tasks import quadratic
+from tardigrad.tasks import Turn, quadratic
 
 WORKERS = 4
 TASK = quadratic(30, noise=0.3, dtype="float64")
@@ -55,7 +55,7 @@ def paper(link: tg.BandwidthAware, updates: int, seed: int) -> tuple[torch.Tenso
     while version < updates:
         worker = order.next(event, np.arange(WORKERS))
         event += 1
-        grad = TASK._grad(view[worker], worker, step[worker])[1]
+        grad = TASK.gradient(view[worker], Turn(worker, step[worker], event - 1)).grad
         step[worker] += 1
         copies[0] += 1
         apply = True

@@ -193,9 +193,9 @@ def test_tasks_must_differ_in_their_seed_alone() -> None:
     assert one.differs(seeded(1, hidden=8)) == "layout"
     assert one.differs(seeded(1, dtype="float32")) == "dtype"
     moved = Data(Split(one.data.train.inputs + 1, one.data.train.targets))
-    other = ModuleTask(one._module, "cross_entropy", moved, 5)
+    other = ModuleTask(one.module, "cross_entropy", moved, 5)
     assert one.differs(other) == "training data"
-    scaled = copy.deepcopy(one._module)
+    scaled = copy.deepcopy(one.module)
     scaled.register_buffer("scale", torch.ones(1))
     bigger = ModuleTask(scaled, "cross_entropy", one.data, 5)
     assert one.differs(bigger) == "what the model does not learn"

@@ -241,7 +241,7 @@ def test_splits_must_match() -> None:
 def test_precision_changes_products_only_where_it_can(precision: Precision) -> None:
     full = mnist_cnn(batch_size=4, width=4, train_size=100, validation=50, augment="none")
     task = ModuleTask(
-        full._module,
+        full.module,
         "nll",
         full.data,
         4,
