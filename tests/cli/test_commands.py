@@ -93,14 +93,14 @@ def test_lists_and_tables_stand_inside_a_compared_rule(cli: Cli) -> None:
 def test_a_stopped_comparison_keeps_what_had_ended(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = compares._tell
+    tell = compares.tell_outcome
 
     def stop_after_two(outcome: Outcome, seeds: int) -> None:
         tell(outcome, seeds)
         if outcome.label == "fasgd":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(compares, "_tell", stop_after_two)
+    monkeypatch.setattr(compares, "tell_outcome", stop_after_two)
     said = cli("compare", "small.toml", "--rules", "sgd,fasgd,adam", "updates=16")
     assert said.code == 130
     assert "runs/small-compare holds the 2 runs that had ended" in said.err
@@ -212,12 +212,11 @@ def test_the_bar_waits_and_then_tells_rate_loss_and_delay(monkeypatch: pytest.Mo
     watcher = Watcher("a run").begin(Schedule.from_order([0, 1, 0, 1], 2))
     watcher(Tick(1, 4, 0.5))
     watcher(Tick(2, 4, 0.5))
-    assert watcher._progress is None
+    assert console.export_text() == ""
     watcher(Tick(3, 4, 0.25))
-    assert watcher._progress is not None
     watcher(Tick(4, 4, 0.125))
-    watcher._progress.refresh()
-    facts = watcher._progress.tasks[0].fields["facts"]
-    assert facts == "1 updates/s  loss 0.125  mean delay 0.8"
     watcher.close()
+    shown = console.export_text().split()
+    assert shown[:2] == ["a", "run"]
+    assert shown[-7:] == ["1", "updates/s", "loss", "0.125", "mean", "delay", "0.8"]
     console.file.close()

@@ -108,7 +108,7 @@ def test_a_real_run_beside_the_simulation() -> None:
     cluster = tg.Gamma(workers=4, heterogeneous=True)
     made = [tg.schedule(tg.Async(), cluster, 400, seed) for seed in range(3)]
     found = real_beside_simulated(*made)
-    rows = [[shown._cell(cell) for cell in row] for row in found.rows]
+    rows = [[shown.cell_text(cell) for cell in row] for row in found.rows]
     check_whole(Table(found.columns, rows, found.keys))
     assert "" not in found.data()["rows"][0]
 
