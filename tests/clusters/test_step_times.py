@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tardigrad.clusters import (
+    Absence,
     Constant,
     Exponential,
     Gamma,
@@ -127,3 +128,21 @@ def test_stragglers_come_together_where_bursts_are_asked_for() -> None:
 def test_bad_arguments_are_named(make: Callable[[], object], field: str) -> None:
     with pytest.raises(ValueError, match=field):
         make()
+
+
+@pytest.mark.parametrize(
+    ("returns_s", "again_s", "told"),
+    [
+        (9.0, 3.0, r"leaves at 3 s, but by another it is away from 2 s to 9 s"),
+        (9.0, 9.0, "leaves at 9 s"),  # which of the two would come first?
+        (None, 30.0, "for good"),
+    ],
+)
+def test_a_worker_that_is_away_cannot_leave(
+    returns_s: float | None, again_s: float, told: str
+) -> None:
+    first, again = Absence(1, 2.0, returns_s), Absence(1, again_s, 40.0)
+    for absences in ((first, again), (again, Absence(0, 1.0), first)):
+        with pytest.raises(ValueError, match=told):
+            Constant(workers=2, absences=absences)
+    Constant(workers=2, absences=(Absence(1, 2.0, 9.0), Absence(1, 9.1), Absence(0, 3.0, 4.0)))

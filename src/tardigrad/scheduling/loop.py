@@ -289,9 +289,7 @@ class ControlLoop:
 
     def _leave(self, worker: int) -> None:
         """Its unfinished gradient is lost; pushes already on their way still arrive."""
-        if worker not in self._present:
-            return
-        self._present.discard(worker)
+        self._present.remove(worker)
         self.source.abandon(worker)
         row, self._row[worker] = self._row[worker], -1
         if row >= 0:  # nobody will finish it
@@ -303,8 +301,6 @@ class ControlLoop:
             self._tell(shard, "left", (shard, worker))
 
     def _join(self, worker: int) -> None:
-        if worker in self._present:
-            return
         self._present.add(worker)
         self._stay[worker] += 1
         self.recorder.member(worker, True, self.now_s)
