@@ -78,6 +78,12 @@ def test_a_diverged_worker_does_not_poison_the_next_gradient() -> None:
         assert torch.equal(a, b)
 
 
+def test_buffers_of_another_model_are_refused() -> None:
+    task = task_of(network())
+    with pytest.raises(ValueError, match=r"has 6 running buffers, got 1: pass task.start_buffers"):
+        task.evaluate(task.start(), task.start_buffers()[:1], "train")
+
+
 def test_statistics_are_the_batchs_own() -> None:
     module = network()
     task = task_of(module)

@@ -235,6 +235,26 @@ def test_a_package_is_the_one_file_that_its_manager_leaves(
         sources.npm_package("x@1.2")(into)
 
 
+def test_a_python_package_is_downloaded_by_any_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = package_manager("pip", 'echo "$@" > asked.whl', tmp_path, monkeypatch)
+    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    assert sources.pip_package("x==1", "--only-binary=:all:")(into) == [into / "asked.whl"]
+    words = (into / "asked.whl").read_text().split()
+    assert words[0] == "download"
+    assert words[-3:] == ["--no-deps", "--only-binary=:all:", "x==1"]
+
+
+def test_a_package_manager_that_hangs_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = package_manager("npm", "exec sleep 60", tmp_path, monkeypatch)
+    monkeypatch.setattr(sources, "PACKAGE_S", 0.2)
+    with pytest.raises(Unavailable, match="npm took longer than"):
+        sources.npm_package("x")(into)
+
+
 def test_a_debian_package_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package_manager("apt-get", 'echo "$3" > "$3.deb"', tmp_path, monkeypatch)
     unpack = 'mkdir -p "$3/usr" && cp "$2" "$3/usr/file"'

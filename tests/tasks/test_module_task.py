@@ -12,6 +12,7 @@ from torch.func import grad_and_value, vmap
 from tardigrad.core.layout import flatten
 from tardigrad.tasks import Data, ModuleTask, Split, Turn, mnist_cnn
 from tardigrad.tasks import module as module_file
+from tardigrad.tasks.losses import draws_nothing, hits, weighs_equally
 from tardigrad.tasks.module import Precision
 
 TURN = Turn(worker=1, step=3, row=7)
@@ -235,6 +236,45 @@ def test_a_loss_per_sample_and_a_view_that_does_not_fit_are_refused() -> None:
 def test_splits_must_match() -> None:
     with pytest.raises(ValueError, match="3 inputs and 2 targets"):
         Split(torch.zeros(3), torch.zeros(2))
+    with pytest.raises(ValueError, match="use None for an absent split"):
+        Split(torch.zeros(0), torch.zeros(0))
+
+
+def test_a_module_of_two_dtypes_must_say_which() -> None:
+    mixed = nn.Sequential(nn.Linear(7, 3), nn.Linear(3, 3).double())
+    with pytest.raises(ValueError, match=r"mixes .*float32.*float64.*choose one with dtype"):
+        ModuleTask(mixed, "cross_entropy", toy_data())
+    assert ModuleTask(mixed, "cross_entropy", toy_data(), dtype="float64").start().dtype == (
+        torch.float64
+    )
+
+
+@pytest.mark.parametrize("classes_at", [1, -1])
+def test_hits_find_the_classes_where_they_are(classes_at: int) -> None:
+    """In torch's place, dimension 1, or in the last; a square that fits both is read as last."""
+    targets = torch.tensor([[2, 0, 1, 1], [0, 2, 2, 1]])
+    right = torch.nn.functional.one_hot(targets, 3).float()
+    right[1, 3] = torch.tensor([9.0, 0.0, 0.0])
+    found = hits(right.movedim(-1, classes_at), targets)
+    assert found is not None
+    assert found.tolist() == [[True] * 4, [True, True, True, False]]
+    assert hits(torch.zeros(2, 5, 3), targets) is None
+    assert hits(torch.zeros(2, 4, 3), targets.float()) is None
+
+
+def test_a_loss_of_torchs_is_known_to_draw_nothing() -> None:
+    assert draws_nothing(nn.CrossEntropyLoss(label_smoothing=0.1))
+    assert not draws_nothing(lambda outputs, targets: F.mse_loss(outputs, targets))
+
+    class Own(nn.CrossEntropyLoss):
+        pass
+
+    assert not draws_nothing(Own())
+
+
+def test_squares_weigh_equally_where_each_output_has_its_target() -> None:
+    assert weighs_equally(F.mse_loss, 2, torch.zeros(5, 1))
+    assert not weighs_equally(F.mse_loss, 2, torch.zeros(5))
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
