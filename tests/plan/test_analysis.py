@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from tardigrad.clusters import Absence, Constant, Exponential, Network
+from tardigrad.clusters import Absence, Constant, Exponential, Network, Outage
 from tardigrad.policies import Async, Sync
 from tardigrad.scheduling import Schedule, schedule
 from tardigrad.scheduling.analysis import (
     Distribution,
     Summary,
+    arrivals_s,
     collect_times_s,
     waiting_share,
     waits_s,
@@ -52,6 +53,21 @@ def test_a_gradient_lost_with_its_worker_was_computed_until_then() -> None:
     # It had computed for half a second when it left.
     assert waiting_share(made) == 1 / (6 + 4 + 0.5 + 1)
     assert np.isfinite(collect_times_s(made)).sum(axis=1).tolist() == [2, 2, 1, 1, 2, 2]
+
+
+def test_what_comes_to_a_stopped_shard_comes_when_it_is_back() -> None:
+    network = Network(latency_s=0.1, outages=(Outage(shard=1, stops_s=2.0, returns_s=5.0),))
+    cluster = Constant(workers=2, step_s=(1.0, 1.37), network=network)
+    made = schedule(Async(), cluster, updates=20, shards=2)
+    came_s = arrivals_s(made, network.realise(0, 2, 2))
+    sent_s = made.end_s + 0.1
+    stopped = (sent_s >= 2.0) & (sent_s < 5.0)
+    assert stopped.any()
+    assert np.array_equal(came_s[:, 0], sent_s, equal_nan=True)
+    assert np.array_equal(came_s[:, 1], np.where(stopped, 5.0, sent_s), equal_nan=True)
+    for shard in (0, 1):  # each is applied when it has come
+        of = made.group_shard == shard
+        assert np.array_equal(came_s[made.group_rows[of], shard], made.group_time_s[of])
 
 
 def test_an_empty_schedule_has_no_speed() -> None:

@@ -1,5 +1,6 @@
 """Planning: speed-ups and splits against theory, updates needed, and the advice given."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from tardigrad.plan.measure import Setting, label
 from tardigrad.plan.needed import Needed, measured_needed, updates_to
 from tardigrad.plan.speedup import expected_ratio, speedups
 from tardigrad.plan.splits import best, estimated_splits, simulated_splits, splits_near
-from tardigrad.policies import Async, Backup, Partial, Sync
+from tardigrad.policies import Async, Backup, Partial, Policy, PushHalf, Sync
 
 
 def test_exponential_workers_gain_the_harmonic_number() -> None:
@@ -148,3 +149,11 @@ def test_updates_are_measured_on_smoothed_losses() -> None:
     assert needed(2) / needed(8) == pytest.approx(4, rel=0.05)
     with pytest.raises(ValueError, match="higher target"):
         measured_needed(lambda n: [2.0] * 50, 8, target=0.5)
+
+
+def test_a_policy_is_called_by_its_class_and_what_was_chosen_for_it() -> None:
+    class Own(Policy):
+        def push_half(self, workers: Iterable[int]) -> PushHalf:
+            return Async().push_half(workers)
+
+    assert [label(p) for p in (Own(), Async(), Backup(4))] == ["Own", "Async", "Backup(backups=4)"]

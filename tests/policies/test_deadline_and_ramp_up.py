@@ -103,6 +103,18 @@ def test_ramp_up_worker_asks_every_shard_first() -> None:
     assert half.finished(1.0) == []
 
 
+def test_ramp_up_passes_a_workers_timers_on() -> None:
+    half = RampUp(Partial(pull=0.5, pull_timeout_s=3.0), updates=1).pull_half(2)
+    half.begin()
+    half.pulled(0, 0, 0.0)
+    assert half.pulled(1, 0, 0.0) == [Start(0)]
+    half.finished(1.0)
+    (timer,) = half.pulled(0, 1, 2.0)
+    assert isinstance(timer, SetTimer)
+    assert timer.seconds == 3.0
+    assert half.timer(timer.token, 5.0) == [Start(1)]
+
+
 def test_ramp_up_in_flight_grows_linearly() -> None:
     """On a cluster: how many different workers compute at each version."""
     made = tg.schedule(RampUp(Async(), updates=90), tg.Gamma(workers=10), updates=200, seed=1)

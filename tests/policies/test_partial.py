@@ -34,6 +34,19 @@ def test_push_timeout_takes_more_and_its_old_timer_means_nothing() -> None:
     assert shard.timer(1) == []
 
 
+def test_push_timeout_waits_anew_where_a_return_took_the_quota_back() -> None:
+    """One gradient of worker 0's second stay stands in for two of its first."""
+    shard = Shard(Partial(push=2, push_timeout_s=5.0), 4)
+    assert shard.push(0) == []
+    assert shard.push(0, stamp=1) == [SetTimer(5.0, 0)]
+    shard.leave(0)
+    shard.join(0)
+    assert shard.push(0, stamp=1) == [Drop(0, "earlier stay"), Drop(1, "earlier stay")]
+    assert shard.timer(0) == []
+    assert shard.push(1) == [SetTimer(5.0, 0)]
+    assert shard.timer(0) == [Apply((2, 3), scale=2.0), *releases(0, 1, 2, 3)]
+
+
 def test_push_dropped_gradient_is_no_answer() -> None:
     shard = Shard(Partial(push=None), 2)
     shard.push(0)
