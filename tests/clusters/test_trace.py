@@ -60,3 +60,11 @@ def test_broken_files_are_refused_with_their_line(tmp_path: Path, text: str, mes
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no file .*nowhere\.csv"):
         Trace(path=str(tmp_path / "nowhere.csv"))
+
+
+def test_what_is_no_text_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "times.csv").write_bytes(b"worker,step_s\n0,\xff\n")
+    with pytest.raises(ValueError, match=r"times\.csv cannot be read as a CSV file: .*utf-8"):
+        Trace(path=str(tmp_path / "times.csv"))
+    with pytest.raises(ValueError, match="cannot be read as a CSV file"):
+        Trace(path=str(tmp_path))
