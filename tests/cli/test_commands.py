@@ -3,7 +3,7 @@
 import json
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,20 @@ import numpy as np
 import pytest
 
 import tardigrad
+from tardigrad.bench import BENCHMARKS
 from tardigrad.cli import compare as compares
 from tardigrad.cli import demo as demos
 from tardigrad.cli.listing import LISTS
 from tardigrad.cli.progress import Watcher
 from tardigrad.clusters import CLUSTERS
+from tardigrad.core.result_table import ResultTable
 from tardigrad.engine import Tick
 from tardigrad.experiment import Outcome, Spec, entries
 from tardigrad.policies import POLICIES
 from tardigrad.rules import RULES
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import TASKS
+from tardigrad.tasks import data as data_sets
 from tests.cli.command_line import Cli
 
 
@@ -220,3 +223,44 @@ def test_the_bar_waits_and_then_tells_rate_loss_and_delay(monkeypatch: pytest.Mo
     assert shown[:2] == ["a", "run"]
     assert shown[-7:] == ["1", "updates/s", "loss", "0.125", "mean", "delay", "0.8"]
     console.file.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("bench schedule --device cpu", "the benchmark 'schedule' has no --device: leave it out"),
+        ("reproduce psp-times --updates 9", "psp-times does not take --updates"),
+        ("run small.toml --impose", "--address and --impose are for runs on Ray: add --on ray"),
+    ],
+)
+def test_an_option_that_means_nothing_here_is_refused(cli: Cli, words: str, told: str) -> None:
+    said = cli(*words.split())
+    assert said.code == 2
+    assert told in said.err
+
+
+def test_bench_prints_json_on_request(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ResultTable("a title", ("what", "how much"), (("this", 1.5), ("that", None)))
+    monkeypatch.setitem(BENCHMARKS, "schedule", lambda: found)
+    said = cli("bench", "schedule", "--json")
+    assert json.loads(said.out)["rows"] == [
+        {"what": "this", "how much": 1.5},
+        {"what": "that", "how much": None},
+    ]
+
+
+def test_rates_are_listed_under_their_name_of_0_1_with_a_warning(cli: Cli) -> None:
+    said = cli("list", "schedules")
+    assert said.out == cli("list", "rates").out
+    assert "warning: learning rates are listed by tardigrad list rates" in said.err
+
+
+def test_data_fetch_tells_where_it_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(name: str, force: bool, progress: Callable[[str], None]) -> Path:
+        progress(f"trying {name}, {force}")
+        return Path("here/mnist.bin")
+
+    monkeypatch.setattr(data_sets, "fetch", fetch)
+    said = cli("data", "fetch", "mnist", "--force")
+    assert "trying mnist, True" in said.err
+    assert "mnist is in here/mnist.bin" in said.out
