@@ -12,7 +12,6 @@ from torch.func import grad_and_value, vmap
 from tardigrad.core.layout import flatten
 from tardigrad.tasks import Data, ModuleTask, Split, Turn, mnist_cnn
 from tardigrad.tasks import module as module_file
-from tardigrad.tasks.losses import draws_nothing, hits, weighs_equally
 from tardigrad.tasks.module import Precision
 
 TURN = Turn(worker=1, step=3, row=7)
@@ -249,34 +248,6 @@ def test_a_module_of_two_dtypes_must_say_which() -> None:
     )
 
 
-@pytest.mark.parametrize("classes_at", [1, -1])
-def test_hits_find_the_classes_where_they_are(classes_at: int) -> None:
-    """In torch's place, dimension 1, or in the last; a square that fits both is read as last."""
-    targets = torch.tensor([[2, 0, 1, 1], [0, 2, 2, 1]])
-    right = torch.nn.functional.one_hot(targets, 3).float()
-    right[1, 3] = torch.tensor([9.0, 0.0, 0.0])
-    found = hits(right.movedim(-1, classes_at), targets)
-    assert found is not None
-    assert found.tolist() == [[True] * 4, [True, True, True, False]]
-    assert hits(torch.zeros(2, 5, 3), targets) is None
-    assert hits(torch.zeros(2, 4, 3), targets.float()) is None
-
-
-def test_a_loss_of_torchs_is_known_to_draw_nothing() -> None:
-    assert draws_nothing(nn.CrossEntropyLoss(label_smoothing=0.1))
-    assert not draws_nothing(lambda outputs, targets: F.mse_loss(outputs, targets))
-
-    class Own(nn.CrossEntropyLoss):
-        pass
-
-    assert not draws_nothing(Own())
-
-
-def test_squares_weigh_equally_where_each_output_has_its_target() -> None:
-    assert weighs_equally(F.mse_loss, 2, torch.zeros(5, 1))
-    assert not weighs_equally(F.mse_loss, 2, torch.zeros(5))
-
-
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 def test_precision_changes_products_only_where_it_can(precision: Precision) -> None:
     full = mnist_cnn(batch_size=4, width=4, train_size=100, validation=50, augment="none")
@@ -298,3 +269,14 @@ def test_precision_changes_products_only_where_it_can(precision: Precision) -> N
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(ValueError, match="precision must be 'full', 'tf32' or 'bf16'"):
         ModuleTask(torch.nn.Linear(2, 2), "mse", None, precision="half")  # type: ignore[arg-type]
+
+
+def test_tasks_of_one_layout_differ_by_their_models() -> None:
+    one, same, other = (
+        ModuleTask(
+            nn.Sequential(nn.Linear(7, 5), between, nn.Linear(5, 3)), "cross_entropy", toy_data()
+        )
+        for between in (nn.ReLU(), nn.ReLU(), nn.Tanh())
+    )
+    assert one.differs(same) is None
+    assert one.differs(other) == "model"
