@@ -1,10 +1,13 @@
 """What 0.1 called otherwise is found under its old name, with a warning."""
 
 import importlib
+import inspect
+from dataclasses import dataclass
 
 import pytest
 
 import tardigrad as tg
+from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.renamed import MOVED
 
 
@@ -50,3 +53,38 @@ def test_learning_rates_are_found_under_their_old_names(monkeypatch: pytest.Monk
         assert tg.rates.Step is tg.rates.StepRate
     with pytest.raises(AttributeError, match="Nothing"):
         _ = tg.rates.Nothing
+
+
+@dataclass(frozen=True)
+class Bread:
+    """A group of arguments."""
+
+    flour: str = "rye"
+    minutes: int = 60
+
+
+@grouped_arguments(bread=Grouped(Bread, {"flour": "flour", "bake_minutes": "minutes"}))
+def bake(oven: str, *, bread: Bread | None = None) -> tuple[str, Bread]:
+    """Bake it."""
+    return oven, bread or Bread()
+
+
+def test_an_argument_that_is_now_in_a_group_is_put_there_with_a_warning() -> None:
+    told = r"the arguments bake_minutes, flour of bake: write bread=tg\.Bread\(minutes=…, flour=…\)"
+    with pytest.warns(DeprecationWarning, match=told) as warned:
+        made = bake("clay", bake_minutes=40, flour="spelt")  # type: ignore[call-arg]
+    assert made == ("clay", Bread("spelt", 40))
+    assert [one.filename for one in warned] == [__file__]  # where the caller has to change it
+    assert bake("clay", bread=Bread("spelt")) == ("clay", Bread("spelt"))
+
+
+def test_an_old_argument_beside_its_group_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"flour of bake: write bread=tg\.Bread\(flour=…\).* both"):
+        bake("clay", bread=Bread(), flour="spelt")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'sugar'"):
+        bake("clay", sugar=1)  # type: ignore[call-arg]
+
+
+def test_only_the_new_signature_is_told() -> None:
+    assert list(inspect.signature(bake).parameters) == ["oven", "bread"]
+    assert bake.__doc__ == "Bake it."

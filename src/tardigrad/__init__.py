@@ -1,6 +1,7 @@
 """Late gradients, put to work: simulate, run and replay asynchronous distributed SGD."""
 
 import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tardigrad import renamed, rules
@@ -19,7 +20,16 @@ from tardigrad.clusters import (
     Trace,
 )
 from tardigrad.core.version import __version__
-from tardigrad.engine import Diverged, History, Run, execute, simulate
+from tardigrad.engine import (
+    Checkpoints,
+    Diverged,
+    Evaluation,
+    History,
+    Limits,
+    Run,
+    execute,
+    simulate,
+)
 from tardigrad.links import BandwidthAware, Budget, Every, Full
 from tardigrad.policies import (
     Async,
@@ -38,7 +48,7 @@ from tardigrad.scheduling import Schedule, schedule
 from tardigrad.tasks import FunctionTask, ModuleTask
 
 if TYPE_CHECKING:
-    from tardigrad.runtime import train
+    from tardigrad.runtime import Processes, Scenario, train
 
 __all__ = [
     "Absence",
@@ -47,16 +57,19 @@ __all__ = [
     "BandwidthAware",
     "BoundedDelay",
     "Budget",
+    "Checkpoints",
     "Constant",
     "Deadline",
     "Dispatcher",
     "Diverged",
+    "Evaluation",
     "Every",
     "Exponential",
     "Full",
     "FunctionTask",
     "Gamma",
     "History",
+    "Limits",
     "LogNormal",
     "ModuleTask",
     "Network",
@@ -64,9 +77,11 @@ __all__ = [
     "Pareto",
     "Partial",
     "PartialPull",
+    "Processes",
     "RampUp",
     "Rule",
     "Run",
+    "Scenario",
     "Schedule",
     "SlowShard",
     "SoftSync",
@@ -85,11 +100,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`train` is looked up when it is used, because it needs Ray."""
-    if name == "train":
-        from tardigrad.runtime import train
-
-        return train
+    """What is of runs on Ray is looked up when it is used, because it needs Ray."""
+    if name in ("Processes", "Scenario", "train"):
+        return getattr(import_module("tardigrad.runtime"), name)
     if name == "schedules":
         warnings.warn("tardigrad.schedules is now tardigrad.rates", FutureWarning, stacklevel=2)
         return rates

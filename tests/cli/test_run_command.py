@@ -39,7 +39,7 @@ def test_a_run_is_a_folder(cli: Cli) -> None:
     spec = Spec.load(folder / "spec.toml")
     assert spec == Spec.load("small.toml", ["rule.ema=0.5"])
     schedule = tg.Schedule.load(folder / "schedule.safetensors")
-    again = tg.execute(schedule, spec.make_task(), spec.make_rule(), evaluate_every=3)
+    again = tg.execute(schedule, spec.make_task(), spec.make_rule(), evaluation=3)
     saved = load_file(folder / "params.safetensors")
     assert set(saved) == {"weight", "bias", "ema.weight", "ema.bias"}
     parts = [saved[name].reshape(-1) for name in spec.make_task().layout.names]
@@ -131,8 +131,9 @@ def test_an_infinite_parameter_is_found_before_it_is_saved(tmp_path: Path) -> No
     task = tg.FunctionTask(torch.zeros(3), grad)
     order = [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
     schedule = tg.Schedule.from_order(order, num_workers=3)
+    saving = tg.Checkpoints(tmp_path, every=1)
     with pytest.raises(tg.Diverged, match=r"a parameter became -inf at update 8.* worker 1"):
-        tg.execute(schedule, task, tg.rules.sgd(10.0), folder=tmp_path, checkpoint_every=1)
+        tg.execute(schedule, task, tg.rules.sgd(10.0), checkpoints=saving)
     tensors, facts = load_checkpoint(tmp_path / "checkpoint.safetensors")
     assert facts["position"] == 7
     assert torch.isfinite(tensors["shard.0.theta"]).all()

@@ -62,5 +62,5 @@ def task(
 def run(schedule: tg.Schedule, rule: Rule, engine: str, **options: Any) -> tg.Run:
     on = options.pop("task", None) or task()
     if engine == "fast" and on.start().device.type == "cpu":
-        options.setdefault("chunk", CHUNK)
+        options.setdefault("limits", tg.Limits(chunk=CHUNK))
     return tg.execute(schedule, on, rule, engine, **options)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """Checkpoints: whole or refused, of this run or refused."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,17 @@ def task(size: int = 5) -> tg.FunctionTask:
     )
 
 
-def execute(folder: Path, rule: tg.Rule = RULE, **options: Any) -> tg.Run:
+def execute(
+    folder: Path, rule: tg.Rule = RULE, every: int = 0, resume: bool = False, **options: Any
+) -> tg.Run:
     made, what = options.pop("made", MADE), options.pop("task", task())
-    return tg.execute(made, what, rule, engine="exact", folder=folder, **options)
+    saving = tg.Checkpoints(folder, every, resume)
+    return tg.execute(made, what, rule, engine="exact", checkpoints=saving, **options)
 
 
 @pytest.fixture(name="checkpoint")
 def finished_run(tmp_path: Path) -> Path:
-    execute(tmp_path, checkpoint_every=7)
+    execute(tmp_path, every=7)
     (path,) = tmp_path.iterdir()
     return path
 
@@ -37,10 +41,13 @@ def test_a_folder_may_be_a_string_and_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    tg.simulate(task(), RULE, cluster=tg.Gamma(workers=2), updates=4, folder="new/one")
+    saving = tg.Checkpoints("new/one")
+    tg.simulate(task(), RULE, cluster=tg.Gamma(workers=2), updates=4, checkpoints=saving)
     assert load_checkpoint(Path("new/one/checkpoint.safetensors"))[1]["position"] == 4
-    again = tg.execute(MADE, task(), RULE, engine="exact", folder="two", checkpoint_every=7)
-    resumed = tg.execute(MADE, task(), RULE, engine="exact", folder="two", resume=True)
+    saving = tg.Checkpoints("two", every=7)
+    again = tg.execute(MADE, task(), RULE, engine="exact", checkpoints=saving)
+    going_on = replace(saving, resume=True)
+    resumed = tg.execute(MADE, task(), RULE, engine="exact", checkpoints=going_on)
     assert torch.equal(again.params, resumed.params)
 
 
@@ -77,7 +84,7 @@ def test_a_loss_that_is_a_product_resumes_to_the_same_bits(tmp_path: Path) -> No
                 raise InterruptedError
 
         with pytest.raises(InterruptedError):
-            execute(tmp_path, made=made, task=bowl, checkpoint_every=1, watch=stop)
+            execute(tmp_path, made=made, task=bowl, every=1, watch=stop)
         again = execute(tmp_path, made=made, task=bowl, resume=True)
         assert again.history.loss == whole.history.loss
 
@@ -147,7 +154,7 @@ def test_another_runs_checkpoint_is_refused_and_kept(
 def test_a_checkpoint_that_lacks_a_tensor_is_refused_by_its_name(tmp_path: Path) -> None:
     """As one of another version may, whose rule kept other rows of its workers."""
     dana = tg.rules.dana(0.05)
-    execute(tmp_path, dana, checkpoint_every=7)
+    execute(tmp_path, dana, every=7)
     (path,) = tmp_path.iterdir()
     tensors, facts = load_checkpoint(path)
     gone = next(name for name in tensors if ".own." in name)
@@ -164,12 +171,14 @@ def test_a_checkpoint_that_lacks_a_tensor_is_refused_by_its_name(tmp_path: Path)
 def test_a_link_that_decides_otherwise_now_is_refused(tmp_path: Path, more: int) -> None:
     """It would hear fewer deviations than it did, or more."""
     link, cluster = tg.BandwidthAware(c_push=0.5, c_pull=0.5), tg.Gamma(workers=3)
-    options: dict[str, Any] = {"cluster": cluster, "link": link, "folder": tmp_path, "updates": 20}
-    tg.simulate(task(), tg.rules.fasgd(0.05), **options)
+    options: dict[str, Any] = {"cluster": cluster, "link": link, "updates": 20}
+    saving = tg.Checkpoints(tmp_path)
+    tg.simulate(task(), tg.rules.fasgd(0.05), checkpoints=saving, **options)
     (path,) = tmp_path.iterdir()
     tensors, facts = load_checkpoint(path)
     heard = tensors["wire.deviation"]
     tensors["wire.deviation"] = heard[:more] if more < 0 else torch.cat([heard, heard[:more]])
     save_checkpoint(path, tensors, facts)
+    saving = replace(saving, resume=True)
     with pytest.raises(ValueError, match=r"the policy and the link decide otherwise .* new folder"):
-        tg.simulate(task(), tg.rules.fasgd(0.05), resume=True, **options)
+        tg.simulate(task(), tg.rules.fasgd(0.05), checkpoints=saving, **options)

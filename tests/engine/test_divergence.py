@@ -80,9 +80,11 @@ def test_gradients_in_hand_at_a_checkpoint_are_looked_at_again(tmp_path: Path) -
         tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=40),
         without_loss(math.nan, 1, 5),
     )
-    options: dict[str, Any] = {"engine": "fast", "chunk": 8, "folder": tmp_path}
-    first = told(lambda: tg.execute(made, task, sgd(0.1), checkpoint_every=1, **options))
-    again = told(lambda: tg.execute(made, task, sgd(0.1), resume=True, **options))
+    options: dict[str, Any] = {"engine": "fast", "limits": tg.Limits(chunk=8)}
+    saving = tg.Checkpoints(tmp_path, every=1)
+    first = told(lambda: tg.execute(made, task, sgd(0.1), checkpoints=saving, **options))
+    saving = tg.Checkpoints(tmp_path, resume=True)
+    again = told(lambda: tg.execute(made, task, sgd(0.1), checkpoints=saving, **options))
     assert first == again
     assert first[2] == "a gradient"
 
@@ -123,9 +125,10 @@ def test_a_module_whose_loss_is_finite_and_its_gradient_not() -> None:
     assert F.cross_entropy(task.module(task.data.train.inputs[17:18]), torch.tensor([2])).isfinite()
     first = next(u for u, row in enumerate(made.group_rows.tolist()) if chosen[row] == 17)
     expected = (first, int(made.worker[made.group_rows[first]]), "a gradient")
-    assert isinstance(prepare(made, task, sgd(0.01), "fast", chunk=8), Stream)
+    limits = tg.Limits(chunk=8)
+    assert isinstance(prepare(made, task, sgd(0.01), "fast", limits=limits), Stream)
     assert told(lambda: tg.execute(made, task, sgd(0.01), "exact")) == expected
-    assert told(lambda: tg.execute(made, task, sgd(0.01), "fast", chunk=8)) == expected
+    assert told(lambda: tg.execute(made, task, sgd(0.01), "fast", limits=limits)) == expected
 
 
 def test_the_last_update_of_a_run_is_looked_at_too() -> None:

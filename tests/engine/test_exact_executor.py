@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -187,10 +188,10 @@ def diverging(at: int, what: float) -> tg.FunctionTask:
 @pytest.mark.parametrize("what", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_stops_the_run(what: float, tmp_path: Path) -> None:
     made = tg.Schedule.from_order([0, 1] * 20, 2)
-    options: dict[str, Any] = {"folder": tmp_path, "checkpoint_every": 4, "engine": "exact"}
+    saving = tg.Checkpoints(tmp_path, every=4)
     message = f"the loss became {what} at update 15, in a gradient of worker 1.*smaller lr"
     with pytest.raises(tg.Diverged, match=message) as error:
-        tg.execute(made, diverging(7, what), tg.rules.sgd(LR), **options)
+        tg.execute(made, diverging(7, what), tg.rules.sgd(LR), "exact", checkpoints=saving)
     assert (error.value.update, error.value.worker) == (15, 1)
     # The last good checkpoint stays, and a task that is well goes on from it.
     ticks: list[int] = []
@@ -198,9 +199,9 @@ def test_a_loss_that_is_no_number_stops_the_run(what: float, tmp_path: Path) -> 
         made,
         diverging(99, what),
         tg.rules.sgd(LR),
-        resume=True,
+        "exact",
+        checkpoints=replace(saving, resume=True),
         watch=lambda tick: ticks.append(tick.updates),
-        **options,
     )
     assert ticks == list(range(13, 41))
 
@@ -214,9 +215,7 @@ def test_records_and_ticks() -> None:
     )
     made = tg.schedule(tg.Async(), tg.Gamma(workers=2), 10)
     ticks: list[Any] = []
-    run = tg.execute(
-        made, task, tg.rules.sgd(LR), engine="exact", evaluate_every=4, watch=ticks.append
-    )
+    run = tg.execute(made, task, tg.rules.sgd(LR), engine="exact", evaluation=4, watch=ticks.append)
     assert run.history.column("update") == [0, 4, 8, 10]
     assert run.history.column("time_s") == [0.0, *made.group_time_s[[3, 7, 9]].tolist()]
     assert run.history.column("samples") == [0, 4, 8, 10]
@@ -232,11 +231,8 @@ def test_records_and_ticks() -> None:
     ("options", "message"),
     [
         ({"engine": "quick"}, "engine must be one of"),
-        ({"evaluate_every": -1}, "evaluate_every must be a whole number of at least 0"),
-        ({"checkpoint_every": 1.5}, "checkpoint_every must be a whole number"),
+        ({"evaluation": -1}, "evaluation: every must be a whole number of at least 0"),
         ({"shard_by": "layer"}, "shard_by must be 'slice' or 'tensor'"),
-        ({"splits": "test"}, r'splits is a list of names, such as \["test"\]'),
-        ({"splits": ["tset"], "evaluate_every": 1}, "did you mean 'test'?"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -249,14 +245,14 @@ def test_a_split_that_the_task_does_not_have_is_refused() -> None:
     task = tg.ModuleTask(torch.nn.Linear(1, 1), "mse", data)
     made, rule = tg.Schedule.from_order([0, 0], 1), tg.rules.sgd(LR)
     with pytest.raises(ValueError, match=r"has only 'train': use splits=\['train'\]"):
-        tg.execute(made, task, rule, evaluate_every=1)
-    run = tg.execute(made, task, rule, evaluate_every=1, splits=["train"])
+        tg.execute(made, task, rule, evaluation=1)
+    run = tg.execute(made, task, rule, evaluation=tg.Evaluation(1, ["train"]))
     assert len(run.history.column("train_loss")) == 3
-    run = tg.execute(made, task, rule, evaluate_every=1, splits=[])
+    run = tg.execute(made, task, rule, evaluation=tg.Evaluation(1, []))
     assert len(run.history.column("batch_loss")) == 2
     tg.execute(made, task, rule)
     # A function that was given no `evaluate` has no splits: the batch loss is what it records.
-    run = tg.execute(made, Watched().task(), rule, evaluate_every=1)
+    run = tg.execute(made, Watched().task(), rule, evaluation=1)
     assert len(run.history.column("batch_loss")) == 2
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,21 +55,20 @@ def test_twice_and_resumed_give_the_same_bits(
 ) -> None:
     policy, cluster, shards = POLICY_CASES[name]
     schedule = tg.schedule(policy, cluster, updates=UPDATES, shards=shards, seed=6)
-    options: dict[str, Any] = {"evaluate_every": 50, "checkpoint_every": 7, "measures": measures}
-    whole = run(schedule, RULE_CASES[rule], "fast", **options)
-    assert bits(run(schedule, RULE_CASES[rule], "fast", **options)) == bits(whole)
+    measured, saving = tg.Evaluation(50, measures=measures), tg.Checkpoints(tmp_path, 7, True)
+    whole = run(schedule, RULE_CASES[rule], "fast", evaluation=measured)
+    assert bits(run(schedule, RULE_CASES[rule], "fast", evaluation=measured)) == bits(whole)
     for updates in (10, 61, 149):  # checkpoints fall inside batches and windows
         with pytest.raises(Stop):
             run(
                 schedule,
                 RULE_CASES[rule],
                 "fast",
-                folder=tmp_path,
-                resume=True,
+                evaluation=measured,
+                checkpoints=saving,
                 watch=stop_after(updates),
-                **options,
             )
-    resumed = run(schedule, RULE_CASES[rule], "fast", folder=tmp_path, resume=True, **options)
+    resumed = run(schedule, RULE_CASES[rule], "fast", evaluation=measured, checkpoints=saving)
     assert bits(resumed) == bits(whole)
 
 
@@ -87,7 +87,7 @@ def test_however_views_wait_the_bits_are_the_same(
         assert (placed(schedule, just_in_time(schedule, CHUNK), 8).blocks is None) == (room == 0)
         monkeypatch.setattr(build, "place_views", placed)
         found[room] = run(schedule, RULE_CASES[rule], "fast")
-    general = run(schedule, RULE_CASES[rule], "fast", measures=["gap"])
+    general = run(schedule, RULE_CASES[rule], "fast", evaluation=tg.Evaluation(measures=["gap"]))
     for other in (found[0.0], general):
         assert torch.equal(other.params, found[100.0].params)
         assert other.history.loss == found[100.0].history.loss
@@ -99,7 +99,7 @@ def test_where_evaluations_fall_changes_no_bit(batch_norm: bool) -> None:
     on = task("float32", batch_norm)
     never = run(schedule, RULE_CASES["dana_ga"], "fast", task=on)
     for every in (1, 7):
-        often = run(schedule, RULE_CASES["dana_ga"], "fast", task=on, evaluate_every=every)
+        often = run(schedule, RULE_CASES["dana_ga"], "fast", task=on, evaluation=every)
         assert torch.equal(often.params, never.params)
         assert often.history.loss == never.history.loss
         assert len(often.history.records) == -(-UPDATES // every) + 1
@@ -124,43 +124,48 @@ def test_a_gradient_that_is_one_number_spread_out_is_applied_as_a_whole() -> Non
 def test_a_checkpoint_goes_on_only_as_what_it_was(tmp_path: Path) -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=40)
     rule = RULE_CASES["fasgd"]
-    run(schedule, rule, "fast", folder=tmp_path)
+    saving = tg.Checkpoints(tmp_path)
+    run(schedule, rule, "fast", checkpoints=saving)
+    saving = replace(saving, resume=True)
     with pytest.raises(ValueError, match=r"made by the fast engine.*engine = 'fast'"):
-        run(schedule, rule, "exact", folder=tmp_path, resume=True)
+        run(schedule, rule, "exact", checkpoints=saving)
     with pytest.raises(ValueError, match=f"this is chunk = 2.*: resume with chunk = {CHUNK}"):
-        run(schedule, rule, "fast", folder=tmp_path, resume=True, chunk=2)
+        run(schedule, rule, "fast", checkpoints=saving, limits=tg.Limits(chunk=2))
+    gaps = tg.Evaluation(measures=["gap"])
     with pytest.raises(ValueError, match="other form of the fast engine, which measures"):
-        run(schedule, rule, "fast", folder=tmp_path, resume=True, measures=["gap"])
+        run(schedule, rule, "fast", checkpoints=saving, evaluation=gaps)
     other = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=40, seed=9)
     with pytest.raises(ValueError, match="another schedule"):
-        run(other, rule, "fast", folder=tmp_path, resume=True)
+        run(other, rule, "fast", checkpoints=saving)
     with pytest.raises(ValueError, match="another rule or task"):
-        run(schedule, RULE_CASES["adam"], "fast", folder=tmp_path, resume=True)
+        run(schedule, RULE_CASES["adam"], "fast", checkpoints=saving)
 
 
 def test_windows_that_are_only_as_many_are_refused(tmp_path: Path) -> None:
     """Two chunks may cut a schedule into equally many batches that end elsewhere."""
     cluster = tg.Gamma(workers=12, heterogeneous=True)
     schedule = tg.schedule(tg.Async(), cluster, updates=19, seed=86)
-    options: dict[str, Any] = {"folder": tmp_path, "checkpoint_every": 14, "resume": True}
+    options: dict[str, Any] = {"checkpoints": tg.Checkpoints(tmp_path, every=14, resume=True)}
+    four, eight = tg.Limits(chunk=4), tg.Limits(chunk=8)
     with pytest.raises(Stop):
-        run(schedule, RULE_CASES["sgd"], "fast", chunk=4, watch=stop_after(15), **options)
+        run(schedule, RULE_CASES["sgd"], "fast", limits=four, watch=stop_after(15), **options)
     with pytest.raises(ValueError, match=r"this is chunk = 8.*: resume with chunk = 4"):
-        run(schedule, RULE_CASES["sgd"], "fast", chunk=8, **options)
+        run(schedule, RULE_CASES["sgd"], "fast", limits=eight, **options)
 
 
 def test_a_run_goes_on_with_the_chunk_it_began_with_or_says_which(tmp_path: Path) -> None:
     """Seven batches of at most 9, 10 or 11 gradients: how many there are tells nothing."""
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=12), updates=60, shards=2)
-    options: dict[str, Any] = {"task": quadratic(10, noise=0.1), "folder": tmp_path}
-    options |= {"checkpoint_every": 7, "resume": True}
+    options: dict[str, Any] = {"task": quadratic(10, noise=0.1)}
+    options["checkpoints"] = tg.Checkpoints(tmp_path, every=7, resume=True)
+    nine = tg.Limits(chunk=9)
     with pytest.raises(Stop):
-        run(schedule, RULE_CASES["fasgd"], "fast", chunk=9, watch=stop_after(15), **options)
+        run(schedule, RULE_CASES["fasgd"], "fast", limits=nine, watch=stop_after(15), **options)
     for other in (2, 10, 11):
         with pytest.raises(ValueError, match=f"chunk = {other}, .*: resume with chunk = 9, or"):
-            run(schedule, RULE_CASES["fasgd"], "fast", chunk=other, **options)
-    ended = run(schedule, RULE_CASES["fasgd"], "fast", chunk=None, **options)
-    whole = run(schedule, RULE_CASES["fasgd"], "fast", chunk=9, task=options["task"])
+            run(schedule, RULE_CASES["fasgd"], "fast", limits=tg.Limits(chunk=other), **options)
+    ended = run(schedule, RULE_CASES["fasgd"], "fast", limits=tg.Limits(), **options)
+    whole = run(schedule, RULE_CASES["fasgd"], "fast", limits=nine, task=options["task"])
     assert torch.equal(ended.params, whole.params)
 
 
@@ -230,32 +235,28 @@ def test_without_a_compiler_the_exact_engine_does_it(monkeypatch: pytest.MonkeyP
 def test_auto_takes_the_fast_engine_for_long_runs_and_says_so() -> None:
     lines: list[str] = []
     short = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
-    run(short, RULE_CASES["fasgd"], "auto", say=lines.append, chunk=CHUNK)
+    run(short, RULE_CASES["fasgd"], "auto", say=lines.append, limits=tg.Limits(CHUNK))
     assert lines[-1].startswith("engine: exact, because 20 gradients")
     long = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=WORTH_COMPILING)
-    run(long, RULE_CASES["fasgd"], "auto", say=lines.append, chunk=CHUNK)
+    run(long, RULE_CASES["fasgd"], "auto", say=lines.append, limits=tg.Limits(CHUNK))
     assert lines[-1] == "engine: fast"
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("limits", "says"),
     [
-        ({"chunk": 0}, "chunk must be a whole number of at least 1, got 0"),
-        ({"chunk": -3}, "chunk must be a whole number"),
-        ({"chunk": 2.5}, "chunk must be a whole number"),
-        ({"chunk": 10**12}, "choose a smaller chunk"),
-        ({"memory_gib": 0}, "memory_gib must be greater than 0"),
-        ({"memory_gib": -1.0}, "memory_gib must be greater than 0"),
-        ({"memory_gib": 1e9}, "but this machine has"),
+        (tg.Limits(chunk=10**12), "choose a smaller chunk"),
+        (tg.Limits(memory_gib=1e9), "but this machine has"),
     ],
 )
 @pytest.mark.parametrize("engine", ["exact", "fast"])
 def test_budgets_are_checked_before_anything_runs(
-    engine: str, options: dict[str, Any], says: str, tmp_path: Path
+    engine: str, limits: tg.Limits, says: str, tmp_path: Path
 ) -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
+    saving = tg.Checkpoints(tmp_path)
     with pytest.raises(ValueError, match=says):
-        run(schedule, RULE_CASES["fasgd"], engine, folder=tmp_path, **options)
+        run(schedule, RULE_CASES["fasgd"], engine, checkpoints=saving, limits=limits)
     assert not list(tmp_path.iterdir())
 
 
@@ -263,7 +264,7 @@ def test_budgets_are_checked_before_anything_runs(
 def test_a_run_that_does_not_fit_is_refused(engine: str, memory_gib: float) -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
     with pytest.raises(ValueError, match=r"the run would take .* KiB, .* views of 4 workers"):
-        run(schedule, RULE_CASES["fasgd"], engine, memory_gib=memory_gib)
+        run(schedule, RULE_CASES["fasgd"], engine, limits=tg.Limits(memory_gib=memory_gib))
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:

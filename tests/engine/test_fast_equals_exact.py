@@ -66,9 +66,9 @@ def test_every_rule_in_a_closed_loop(name: str) -> None:
 def test_every_policy_in_a_closed_loop(name: str, rule: str) -> None:
     policy, cluster, shards = POLICY_CASES[name]
     schedule = tg.schedule(policy, cluster, updates=UPDATES, shards=shards, seed=3)
-    options: dict[str, Any] = {"measures": ["gap"] if rule == "fasgd" else [], "evaluate_every": 37}
-    exact = run(schedule, RULE_CASES[rule], "exact", **options)
-    same(run(schedule, RULE_CASES[rule], "fast", **options), exact)
+    measured = tg.Evaluation(37, measures=["gap"] if rule == "fasgd" else [])
+    exact = run(schedule, RULE_CASES[rule], "exact", evaluation=measured)
+    same(run(schedule, RULE_CASES[rule], "fast", evaluation=measured), exact)
 
 
 @pytest.mark.stress
@@ -80,15 +80,15 @@ def test_every_rule_under_every_policy(name: str, rule: str, chunk: int) -> None
     shards = 1 if rule.startswith("gap_") else shards
     schedule = tg.schedule(policy, cluster, updates=UPDATES, shards=shards, seed=4)
     exact = run(schedule, RULE_CASES[rule], "exact")
-    same(run(schedule, RULE_CASES[rule], "fast", chunk=chunk), exact)
+    same(run(schedule, RULE_CASES[rule], "fast", limits=tg.Limits(chunk)), exact)
 
 
 def test_batch_norm_folds_in_order_of_application() -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=100)
     on, rule = task(batch_norm=True), RULE_CASES["gap_aware"]
-    exact = run(schedule, rule, "exact", task=on, evaluate_every=50)
+    exact = run(schedule, rule, "exact", task=on, evaluation=50)
     assert exact.buffers
-    same(run(schedule, rule, "fast", task=on, evaluate_every=50), exact)
+    same(run(schedule, rule, "fast", task=on, evaluation=50), exact)
 
 
 def test_workers_that_leave_take_their_rows_with_them() -> None:

@@ -28,8 +28,8 @@ def test_every_rule_in_a_closed_loop(name: str, batch_norm: bool) -> None:
     on = task(batch_norm=batch_norm, device="cuda")
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=200)
     lines: list[str] = []
-    fast = run(schedule, RULE_CASES[name], "fast", task=on, say=lines.append, evaluate_every=70)
-    exact = run(schedule, RULE_CASES[name], "exact", task=on, evaluate_every=70)
+    fast = run(schedule, RULE_CASES[name], "fast", task=on, say=lines.append, evaluation=70)
+    exact = run(schedule, RULE_CASES[name], "exact", task=on, evaluation=70)
     assert lines[-1] == "engine: fast"
     assert (fast.params - exact.params).abs().max() <= 1e-9 * exact.params.abs().max()
     np.testing.assert_allclose(fast.history.loss, exact.history.loss, rtol=1e-9)
@@ -57,7 +57,8 @@ def test_every_policy_runs_fast_or_says_why_not(name: str) -> None:
 def test_twice_and_resumed_give_the_same_bits(rule: str, batch_norm: bool, tmp_path: Path) -> None:
     on = task("float32", batch_norm=batch_norm, device="cuda")
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=12), updates=300, seed=6)
-    options: dict[str, Any] = {"evaluate_every": 100, "checkpoint_every": 7, "task": on}
+    options: dict[str, Any] = {"evaluation": 100, "task": on}
+    saving = tg.Checkpoints(tmp_path, every=7, resume=True)
     whole = run(schedule, RULE_CASES[rule], "fast", **options)
     assert bits(run(schedule, RULE_CASES[rule], "fast", **options)) == bits(whole)
     plain = run(schedule, RULE_CASES[rule], "fast", task=on)
@@ -68,12 +69,11 @@ def test_twice_and_resumed_give_the_same_bits(rule: str, batch_norm: bool, tmp_p
                 schedule,
                 RULE_CASES[rule],
                 "fast",
-                folder=tmp_path,
-                resume=True,
+                checkpoints=saving,
                 watch=stop_after(updates),
                 **options,
             )
-    resumed = run(schedule, RULE_CASES[rule], "fast", folder=tmp_path, resume=True, **options)
+    resumed = run(schedule, RULE_CASES[rule], "fast", checkpoints=saving, **options)
     assert bits(resumed) == bits(whole)
 
 
@@ -104,13 +104,13 @@ def test_a_model_that_draws_is_not_captured(how: str) -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
     lines: list[str] = []
     state = torch.cuda.get_rng_state()
-    fast = run(schedule, RULE_CASES["sgd"], "fast", task=on, say=lines.append, evaluate_every=20)
-    exact = run(schedule, RULE_CASES["sgd"], "exact", task=on, evaluate_every=20)
+    fast = run(schedule, RULE_CASES["sgd"], "fast", task=on, say=lines.append, evaluation=20)
+    exact = run(schedule, RULE_CASES["sgd"], "exact", task=on, evaluation=20)
     assert torch.equal(torch.cuda.get_rng_state(), state)
     assert (lines[-1] == "engine: fast") == (how == "nothing")
     assert how == "nothing" or "generator" in lines[-1]
     assert (fast.params - exact.params).abs().max() <= 1e-9 * exact.params.abs().max()
-    again = run(schedule, RULE_CASES["sgd"], "exact", task=on, evaluate_every=20)
+    again = run(schedule, RULE_CASES["sgd"], "exact", task=on, evaluation=20)
     assert torch.equal(again.params, exact.params)
     losses = [r.history.column("validation_loss") for r in (exact, again)]
     assert losses[0] == losses[1]

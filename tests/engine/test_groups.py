@@ -28,8 +28,8 @@ def test_a_round_as_one_batch_follows_the_exact_executor(rule: str, policy: Any)
     schedule = tg.schedule(policy, tg.Gamma(workers=4, heterogeneous=True), updates=120, seed=2)
     said: list[str] = []
     made = prepare(schedule, task(), RULE_CASES[rule], "fast", say=said.append)
-    exact = run(schedule, RULE_CASES[rule], "exact", evaluate_every=30)
-    fast = run(schedule, RULE_CASES[rule], "fast", evaluate_every=30)
+    exact = run(schedule, RULE_CASES[rule], "exact", evaluation=30)
+    fast = run(schedule, RULE_CASES[rule], "fast", evaluation=30)
     if isinstance(made, Stream):
         assert any("as one of all their samples" in line for line in said)
     else:

@@ -85,10 +85,10 @@ def run(task: ModuleTask, engine: Any = "exact", **options: Any) -> tg.Run:
 
 def test_two_runs_are_one_and_leave_the_callers_streams_alone(case: str) -> None:
     before = states()
-    first = run(make(case), evaluate_every=10)
+    first = run(make(case), evaluation=10)
     assert states() == before
     torch.rand(3), random.random(), np.random.rand()
-    second = run(make(case), evaluate_every=10)
+    second = run(make(case), evaluation=10)
     assert torch.equal(first.params, second.params)
     assert first.history.column("validation_loss") == second.history.column("validation_loss")
     assert not torch.equal(first.params, run(make(case, seed=1)).params)
@@ -121,9 +121,9 @@ def test_a_run_goes_on_to_the_bit(case: str, tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(make(case), folder=tmp_path, checkpoint_every=5, watch=stop)
+        run(make(case), checkpoints=tg.Checkpoints(tmp_path, every=5), watch=stop)
     random.random(), torch.rand(1), np.random.rand()
-    again = run(make(case), folder=tmp_path, resume=True)
+    again = run(make(case), checkpoints=tg.Checkpoints(tmp_path, resume=True))
     assert torch.equal(again.params, whole.params)
     assert again.history.loss == whole.history.loss
 

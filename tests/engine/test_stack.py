@@ -90,7 +90,7 @@ def test_each_replica_is_its_single_run(name: str) -> None:
     ends = []
     for of, rule, mine in zip(tasks, rules, found, strict=True):
         assert isinstance(mine, Run)
-        exact = tg.execute(schedule, of, rule, "exact", evaluate_every=25)
+        exact = tg.execute(schedule, of, rule, "exact", evaluation=25)
         single = drive(OnDevice(captured(schedule, [of], [rule])), 25)
         for other in (exact, single):
             assert (mine.params - other.params).abs().max() <= 1e-11
@@ -141,7 +141,7 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
     assert (str(bad), bad.update) == (str(single.value), single.value.update)
     for run, rule in ((good, rules[0]), (also, rules[2])):
         assert isinstance(run, Run)
-        exact = tg.execute(schedule, of, rule, "exact", evaluate_every=20)
+        exact = tg.execute(schedule, of, rule, "exact", evaluation=20)
         assert (run.params - exact.params).abs().max() <= 1e-11
         same_history(run, exact, 1e-9)
     everything = drive_together(Stack(captured(schedule, [of] * 2, [rules[1]] * 2)), 20)
@@ -155,7 +155,7 @@ def test_one_graph_per_gradient_follows_the_exact_executor(name: str, batch_norm
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=90)
     of, rule = task(batch_norm=batch_norm), RULE_CASES[name]
     single = drive(OnDevice(CudaSingle(schedule, of, rule)), 40)
-    exact = tg.execute(schedule, of, rule, "exact", evaluate_every=40)
+    exact = tg.execute(schedule, of, rule, "exact", evaluation=40)
     assert (single.params - exact.params).abs().max() <= 1e-9
     same_history(single, exact, 1e-9)
     for mine, theirs in zip(single.buffers, exact.buffers, strict=True):
@@ -228,7 +228,7 @@ def test_on_the_gpu_each_replica_is_its_single_run(name: str) -> None:
     found = drive_together(stack_on_device(schedule, modules, rules), 70)
     for of, rule, mine in zip(tasks, rules, found, strict=True):
         assert isinstance(mine, Run)
-        single = tg.execute(schedule, of, rule, "fast", evaluate_every=70)
+        single = tg.execute(schedule, of, rule, "fast", evaluation=70)
         assert (mine.params - single.params).abs().max() <= 1e-9
         same_history(mine, single, 1e-8)
 

@@ -51,21 +51,21 @@ class Case:
         """What both engines are told."""
         return {
             "shard_by": self.shard_by,
-            "measures": self.measures,
-            "evaluate_every": self.evaluate_every,
-            "splits": ("train", "validation"),
+            "evaluation": tg.Evaluation(
+                self.evaluate_every, ("train", "validation"), self.measures
+            ),
         }
 
     def text(self) -> str:
         """As Python that runs in this folder."""
         task = ", ".join(f"{name}={value!r}" for name, value in self.task.items())
-        parts = f"{self.policy!r} {self.cluster!r} {self.link!r}"
+        parts = f"{self.policy!r} {self.cluster!r} {self.link!r} {self.options['evaluation']!r}"
         names = sorted(set(re.findall(r"[A-Z]\w+", parts)) & set(tg.__all__))
         return f"""
 from dataclasses import replace
 from tests.fuzz.fuzz_tasks import task
 from root_penalty import root_penalty
-from tardigrad import {", ".join([*names, "rules", "schedules", "simulate"])}
+from tardigrad import {", ".join([*names, "rules", "rates", "simulate"])}
 
 run = simulate(
     task({task}),
@@ -77,11 +77,10 @@ run = simulate(
     seed={self.seed},
     shards={self.shards},
     shard_by={self.shard_by!r},
-    measures={self.measures!r},
-    evaluate_every={self.evaluate_every},
-    engine="exact",  # or "fast", with chunk={self.chunk}
+    evaluation={self.options["evaluation"]!r},
+    engine="exact",  # or "fast", with limits=Limits(chunk={self.chunk})
 )
-# checkpoint_every={self.checkpoint_every}, interrupted after update {self.interrupt_after}
+# a checkpoint every {self.checkpoint_every} updates, interrupted after {self.interrupt_after}
 # again: python -m pytest tests/fuzz -k seed{self.seed:04d}
 """
 

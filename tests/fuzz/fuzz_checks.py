@@ -134,7 +134,7 @@ def check_runs(case: Case, schedule: tg.Schedule | None, folder: Path) -> str:
         return "diverged"
 
     def fast(**options: Any) -> tg.Run:
-        options |= {"chunk": case.chunk, "say": lines.append}
+        options |= {"limits": tg.Limits(case.chunk), "say": lines.append}
         return tg.execute(schedule, task, rule, "fast", **case.options, **options)
 
     quick = outcome(fast)
@@ -162,10 +162,10 @@ def resumed(start: Start, case: Case, folder: Path) -> tg.Run:
         if tick.updates >= case.interrupt_after:
             raise Interrupted
 
-    saving: dict[str, Any] = {"folder": folder, "checkpoint_every": case.checkpoint_every}
+    saving = tg.Checkpoints(folder, case.checkpoint_every)
     with _passing(Interrupted):
-        start(watch=watch, **saving)
-    return start(resume=True, **saving)
+        start(watch=watch, checkpoints=saving)
+    return start(checkpoints=replace(saving, resume=True))
 
 
 def same_bits(run: tg.Run | tg.Diverged, other: tg.Run | tg.Diverged, how: str) -> None:

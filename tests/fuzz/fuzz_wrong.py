@@ -144,14 +144,18 @@ WRONG: dict[str, Wrong] = {
     "seed": lambda d, w, s: {"seed": d.choice([-1, 1.5, "0"])},
     "engine": lambda d, w, s: {"engine": "quick"},
     "shard_by": lambda d, w, s: {"shard_by": "layer"},
-    "measures": lambda d, w, s: {"measures": d.choice([("gaps",), "gap"])},
-    "evaluate_every": lambda d, w, s: {"evaluate_every": d.choice([-1, 2.5, "1"])},
-    "chunk": lambda d, w, s: {"chunk": d.choice(NO_COUNT), "engine": "fast"},
-    "memory_gib": lambda d, w, s: {"memory_gib": d.choice([0.0, -1.0, nan])},
+    "measures": lambda d, w, s: {
+        "evaluation": tg.Evaluation(measures=d.choice([("gaps",), "gap"]))
+    },
+    "evaluation": lambda d, w, s: {"evaluation": d.choice([-1, 2.5, "1"])},
+    "chunk": lambda d, w, s: {
+        "limits": tg.Limits(chunk=d.choice(NO_COUNT)),
+        "engine": "fast",
+    },
+    "memory_gib": lambda d, w, s: {"limits": tg.Limits(memory_gib=d.choice([0.0, -1.0, nan]))},
     "splits": lambda d, w, s: {
         "task": task(kind="module", loss="mse"),
-        "splits": ("training",),
-        "evaluate_every": 1,
+        "evaluation": tg.Evaluation(1, ("training",)),
     },
     "cluster": lambda d, w, s: {"cluster": None},
 }

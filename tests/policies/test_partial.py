@@ -211,7 +211,7 @@ def test_every_version_goes_to_every_worker(shards: int) -> None:
     """And is paid for, also at every evaluation on the way."""
     task = tg.tasks.quadratic(60)
     cluster = tg.Gamma(workers=8)
-    parts: dict[str, Any] = {"updates": 40, "shards": shards, "evaluate_every": 10}
+    parts: dict[str, Any] = {"updates": 40, "shards": shards, "evaluation": 10}
     run = tg.simulate(task, tg.rules.sgd(0.001), Partial(push=3), cluster, **parts)
     whole = 8 * 60 * 4
     assert [r["pull_bytes"] for r in run.history.records] == [

@@ -181,7 +181,8 @@ def test_resuming_while_workers_are_away_changes_no_bit(
     engine: Any, policy: Any, name: str, tmp_path: Path
 ) -> None:
     made = tg.schedule(policy, LATE, 40, shards=2)
-    whole = tg.execute(made, bowl(), FAMILY[name], engine, chunk=4)
+    limits = tg.Limits(chunk=4)
+    whole = tg.execute(made, bowl(), FAMILY[name], engine, limits=limits)
 
     class Killed(Exception):
         pass
@@ -194,10 +195,10 @@ def test_resuming_while_workers_are_away_changes_no_bit(
     for stop in (first, first + 1, first + 5):
         folder = tmp_path / str(stop)
         folder.mkdir()
-        options: dict[str, Any] = {"folder": folder, "checkpoint_every": 1, "chunk": 4}
+        parts = made, bowl(), FAMILY[name], engine
         with pytest.raises(Killed):
-            tg.execute(made, bowl(), FAMILY[name], engine, watch=kill, **options)
-        again = tg.execute(made, bowl(), FAMILY[name], engine, resume=True, **options)
+            tg.execute(*parts, watch=kill, checkpoints=tg.Checkpoints(folder, 1), limits=limits)
+        again = tg.execute(*parts, checkpoints=tg.Checkpoints(folder, 1, True), limits=limits)
         assert torch.equal(again.params, whole.params)
         assert again.history.loss == whole.history.loss
 
@@ -221,14 +222,16 @@ def test_a_checkpoint_that_does_not_say_who_left_is_refused(engine: Any, tmp_pat
         folder = tmp_path / name
         folder.mkdir()
         rule = tg.rules.RULES[name](LR)
-        whole = tg.execute(made, bowl(), rule, engine, folder=folder)
+        saving = tg.Checkpoints(folder)
+        whole = tg.execute(made, bowl(), rule, engine, checkpoints=saving)
+        saving = tg.Checkpoints(folder, resume=True)
         tensors, facts = load_checkpoint(folder / "checkpoint.safetensors")
         for shard in facts["shards"]:
             del shard["left"]
         save_checkpoint(folder / "checkpoint.safetensors", tensors, facts)
         if refused:
             with pytest.raises(ValueError, match=r"made by tardigrad 0\.1.*new folder"):
-                tg.execute(made, bowl(), rule, engine, folder=folder, resume=True)
+                tg.execute(made, bowl(), rule, engine, checkpoints=saving)
         else:
-            again = tg.execute(made, bowl(), rule, engine, folder=folder, resume=True)
+            again = tg.execute(made, bowl(), rule, engine, checkpoints=saving)
             assert torch.equal(again.params, whole.params)

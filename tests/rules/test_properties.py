@@ -33,7 +33,6 @@ from tests.rules.rule_table import ELEMENTWISE, LR, TABLE, missing
 
 LAYOUT = Layout(("a", "b", "c"), ((3, 2), (4,), (3,)))
 WORKERS = 3
-MEASURES = ("gap", "b_staleness")
 
 
 def task(dtype: torch.dtype = torch.float32) -> tg.FunctionTask:
@@ -162,7 +161,8 @@ def test_a_rule_converges_on_a_quadratic(name: str) -> None:
 def test_a_resumed_run_has_the_same_bits(name: str, shards: int, tmp_path: Path) -> None:
     rule = TABLE[name]
     schedule = tg.Schedule.from_order(order(40), WORKERS, shards=shards)
-    whole = tg.execute(schedule, task(), rule, engine="exact", evaluate_every=10, measures=MEASURES)
+    measured = tg.Evaluation(every=10, measures=("gap", "b_staleness"))
+    whole = tg.execute(schedule, task(), rule, engine="exact", evaluation=measured)
 
     class Killed(Exception):
         pass
@@ -171,18 +171,18 @@ def test_a_resumed_run_has_the_same_bits(name: str, shards: int, tmp_path: Path)
         if tick.updates == 23:
             raise Killed
 
-    options: dict[str, Any] = {
-        "engine": "exact",
-        "evaluate_every": 10,
-        "measures": MEASURES,
-        "folder": tmp_path,
-        "checkpoint_every": 9,
-    }
+    options: dict[str, Any] = {"engine": "exact", "evaluation": measured}
+    saving = tg.Checkpoints(tmp_path, every=9)
     with pytest.raises(Killed):
-        tg.execute(schedule, task(), rule, watch=kill, **options)
+        tg.execute(schedule, task(), rule, watch=kill, checkpoints=saving, **options)
     ticks: list[int] = []
     resumed = tg.execute(
-        schedule, task(), rule, resume=True, watch=lambda t: ticks.append(t.updates), **options
+        schedule,
+        task(),
+        rule,
+        checkpoints=replace(saving, resume=True),
+        watch=lambda t: ticks.append(t.updates),
+        **options,
     )
     assert ticks[0] == 19
     assert torch.equal(resumed.params, whole.params)

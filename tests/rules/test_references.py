@@ -407,9 +407,8 @@ def test_the_gap_and_b_staleness_of_every_applied_gradient() -> None:
     """√mean (θ − view)², and ‖g(view) − g(θ)‖ on the same batch."""
     order = random_order(7)
     schedule = tg.Schedule.from_order(order, WORKERS)
-    run = tg.execute(
-        schedule, task(), rules.sgd(LR), engine="exact", measures=("gap", "b_staleness")
-    )
+    measured = tg.Evaluation(measures=("gap", "b_staleness"))
+    run = tg.execute(schedule, task(), rules.sgd(LR), engine="exact", evaluation=measured)
     theta, views, steps = list(THETA0), [list(THETA0)] * WORKERS, [0] * WORKERS
     gaps, changes = [], []
 

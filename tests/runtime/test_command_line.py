@@ -122,7 +122,7 @@ def test_wall_time_counts_from_the_beginning_of_a_resumed_run(file, tmp_path, mo
     (folder.path / "ray/record.json").write_text(json.dumps(record))
 
     def trained(task, rule, policy, **options):
-        assert options["resume"]
+        assert options["checkpoints"].resume
         return tg.simulate(task, rule, policy, spec.make_cluster(), updates=40, shards=2)
 
     monkeypatch.setattr("tardigrad.runtime.train", trained)

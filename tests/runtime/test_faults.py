@@ -30,8 +30,10 @@ SHARD_MOMENTS = ["before_log", "before_release", "after_release"]
 
 def survive(crew, folder, policy, faults, updates=80, cut_every=0):
     run = train(
-        TASK, RULE, policy, workers=3, shards=2, updates=updates, folder=folder, faults=faults,
-        cut_every=cut_every, crew=crew, impose=TIMES, digest_every=10,
+        TASK, RULE, policy, workers=3, shards=2, updates=updates,
+        checkpoints=tg.Checkpoints(folder, cut_every),
+        processes=tg.Processes(crew=crew, digest_every=10),
+        scenario=tg.Scenario(impose=TIMES, faults=faults),
     )  # fmt: skip
     assert_replays(run, TASK, RULE, updates)
     came = assert_nothing_lost_or_twice(folder, 2, updates)
@@ -66,8 +68,9 @@ def test_a_gradient_of_a_dead_worker_is_applied_long_after_it_was_replaced(crew,
         crew.give_back(worker)
     slow = tg.Constant(workers=3, step_s=(0.01, 2.0, 2.0))
     run = train(
-        TASK, RULE, tg.Sync(), workers=3, shards=2, updates=2, folder=tmp_path, crew=crew,
-        faults=[fail_at(worker=0, step=0)], impose=slow, digest_every=1,
+        TASK, RULE, tg.Sync(), workers=3, shards=2, updates=2,
+        checkpoints=tg.Checkpoints(tmp_path), processes=tg.Processes(crew=crew, digest_every=1),
+        scenario=tg.Scenario(impose=slow, faults=[fail_at(worker=0, step=0)]),
     )  # fmt: skip
     assert_replays(run, TASK, RULE, 2)
     assert (run.schedule.applied == 2).all()
@@ -85,8 +88,9 @@ def test_what_the_first_worker_does_reaches_the_last_that_is_set_to_work(
 
     monkeypatch.setattr(Driver, "_connect", slow)
     run = train(
-        TASK, RULE, tg.Partial(push=1, pull=0.5), workers=3, shards=2, updates=60, folder=tmp_path,
-        crew=crew, impose=tg.Constant(workers=3, step_s=0.02),
+        TASK, RULE, tg.Partial(push=1, pull=0.5), workers=3, shards=2, updates=60,
+        checkpoints=tg.Checkpoints(tmp_path), processes=tg.Processes(crew=crew),
+        scenario=tg.Scenario(impose=tg.Constant(workers=3, step_s=0.02)),
     )  # fmt: skip
     assert np.bincount(run.schedule.worker).min() > 10
 
@@ -126,8 +130,9 @@ from tardigrad.tasks import TASKS
 folder, address = sys.argv[1:]
 tg.train(
     TASKS["logistic_regression"](), rules.RULES["dana_ga"](lr=0.02), tg.Sync(), workers=3, shards=2,
-    updates=80, folder=folder, address=address, impose=tg.Gamma(workers=3, mean_s=0.02),
-    digest_every=10, cut_every=15, evaluate_every=20,
+    updates=80, evaluation=20, checkpoints=tg.Checkpoints(folder, every=15),
+    processes=tg.Processes(address, digest_every=10),
+    scenario=tg.Scenario(impose=tg.Gamma(workers=3, mean_s=0.02)),
 )
 """
 
@@ -149,8 +154,9 @@ def kill_driver_and_resume(crew, folder):
     before = log.read_bytes().count(b'"apply"')
     time.sleep(1.0)  # Ray ends the dead driver's actors
     run = train(
-        TASK, RULE, tg.Sync(), workers=3, shards=2, updates=80, folder=folder, resume=True,
-        crew=crew, impose=TIMES, digest_every=10, cut_every=15, evaluate_every=20,
+        TASK, RULE, tg.Sync(), workers=3, shards=2, updates=80, evaluation=20,
+        checkpoints=tg.Checkpoints(folder, every=15, resume=True),
+        processes=tg.Processes(crew=crew, digest_every=10), scenario=tg.Scenario(impose=TIMES),
     )  # fmt: skip
     assert before < 80
     assert_replays(run, TASK, RULE, 80)
@@ -162,8 +168,9 @@ def test_a_killed_driver_is_resumed(crew, tmp_path):
     kill_driver_and_resume(crew, tmp_path / "run")
     with pytest.raises(ValueError, match="has finished: there is nothing to do"):
         train(
-            TASK, RULE, tg.Sync(), workers=3, shards=2, updates=80, crew=crew,
-            folder=tmp_path / "run", resume=True, digest_every=10,
+            TASK, RULE, tg.Sync(), workers=3, shards=2, updates=80,
+            checkpoints=tg.Checkpoints(tmp_path / "run", resume=True),
+            processes=tg.Processes(crew=crew, digest_every=10),
         )  # fmt: skip
 
 

@@ -118,10 +118,21 @@ def test_changes_that_were_made_are_not_made_again():
 
 
 CHANGES = [Change(10), Change(25, remove=0)]
-RUN = {
-    "workers": 3, "shards": 2, "updates": 60, "changes": CHANGES, "digest_every": 10,
-    "impose": tg.Gamma(workers=4, mean_s=0.02),
-}  # fmt: skip
+TIMES = tg.Gamma(workers=4, mean_s=0.02)
+
+
+def run_with_changes(crew, folder, resume=False):
+    return train(
+        TASK,
+        RULE,
+        tg.Sync(),
+        workers=3,
+        shards=2,
+        updates=60,
+        checkpoints=tg.Checkpoints(folder, resume=resume),
+        processes=tg.Processes(crew=crew, digest_every=10),
+        scenario=tg.Scenario(impose=TIMES, changes=CHANGES),
+    )
 
 
 @pytest.fixture
@@ -143,7 +154,7 @@ def assert_members_came_and_went(run, folder):
 
 @pytest.mark.parametrize("kind", ["join", "leave"])
 def test_a_run_killed_between_two_shards_of_a_change_is_resumed(kind, four, tmp_path):
-    train(TASK, RULE, tg.Sync(), folder=tmp_path, crew=four, **RUN)
+    run_with_changes(four, tmp_path)
     for shard in range(2):
         path = tmp_path / f"shard-{shard}.log"
         lines = path.read_bytes().splitlines(keepends=True)
@@ -151,7 +162,7 @@ def test_a_run_killed_between_two_shards_of_a_change_is_resumed(kind, four, tmp_
         path.write_bytes(b"".join(lines[: at + 1 - shard]))
     record = tmp_path / "record.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"finished": False}))
-    run = train(TASK, RULE, tg.Sync(), folder=tmp_path, crew=four, resume=True, **RUN)
+    run = run_with_changes(four, tmp_path, resume=True)
     assert_members_came_and_went(run, tmp_path)
 
 
@@ -174,6 +185,6 @@ def test_a_shard_that_dies_during_a_change_is_told_again(moment, four, tmp_path,
         of_all(driver, told)
 
     monkeypatch.setattr(Driver, "_of_all", die)
-    run = train(TASK, RULE, tg.Sync(), folder=tmp_path, crew=four, **RUN)
+    run = run_with_changes(four, tmp_path)
     assert_members_came_and_went(run, tmp_path)
     assert len(deaths) == 2

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def test_another_rule_than_the_recorded_one_is_refused_by_its_files(own: Path) -
 
 COPIED = """
 import json, sys
+from dataclasses import replace
 from pathlib import Path
 import tardigrad as tg
 from tardigrad.runtime import replay
@@ -148,15 +150,16 @@ def test_what_else_bits_depend_on_is_told(fact: str, value: str, told: str) -> N
 
 def test_a_checkpoint_tells_whose_code_has_changed(own: Path, tmp_path: Path) -> None:
     rule = importlib.import_module("own_penalty").root_penalty(0.1)
-    options: dict[str, Any] = {"folder": tmp_path, "checkpoint_every": 5}
-    whole = tg.execute(SCHEDULE, TASK, rule, "exact", **options)
+    saving = tg.Checkpoints(tmp_path, every=5)
+    whole = tg.execute(SCHEDULE, TASK, rule, "exact", checkpoints=saving)
+    saving = replace(saving, resume=True)
     said: list[str] = []
-    again = tg.execute(SCHEDULE, TASK, rule, "exact", resume=True, say=said.append, **options)
+    again = tg.execute(SCHEDULE, TASK, rule, "exact", checkpoints=saving, say=said.append)
     assert torch.equal(again.params, whole.params)
     assert not [line for line in said if "changed" in line]
     own.write_text(own.read_text() + "# changed\n")
-    tg.execute(SCHEDULE, TASK, rule, "exact", resume=True, say=said.append, **options)
+    tg.execute(SCHEDULE, TASK, rule, "exact", checkpoints=saving, say=said.append)
     assert said[-1].startswith("since the checkpoint was made, own_penalty.py has changed; what")
     own.write_text(own.read_text() + "# again\n")
     with pytest.warns(UserWarning, match=r"own_penalty\.py has changed"):
-        tg.execute(SCHEDULE, TASK, rule, "exact", resume=True, **options)
+        tg.execute(SCHEDULE, TASK, rule, "exact", checkpoints=saving)

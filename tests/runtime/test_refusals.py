@@ -89,7 +89,7 @@ def always_infinite(view, worker, step):
 def test_a_worker_whose_task_is_wrong_ends_the_run_with_its_error(crew):
     task = tg.FunctionTask(torch.ones(8), wrong_shape)
     with pytest.raises(ValueError, match=r"grad\(view, worker=1, step=4\) must return"):
-        train(task, RULE, workers=2, updates=50, crew=crew)
+        train(task, RULE, workers=2, updates=50, processes=tg.Processes(crew=crew))
 
 
 @pytest.mark.parametrize("many", [{"workers": 10**9}, {"updates": 10**12}])
@@ -104,7 +104,9 @@ def test_more_than_a_machine_can_hold_is_refused_before_ray_starts(many, monkeyp
 )
 def test_a_nan_is_a_drop_at_every_shard_and_the_run_goes_on(policy, crew):
     task = tg.FunctionTask(torch.ones(9), sometimes_nan)
-    run = train(task, RULE, policy, workers=2, shards=2, updates=30, crew=crew)
+    run = train(
+        task, RULE, policy, workers=2, shards=2, updates=30, processes=tg.Processes(crew=crew)
+    )
     assert_replays(run, task, RULE, 30)
     schedule = run.schedule
     assert schedule.reasons == ("not finite",)
@@ -118,7 +120,7 @@ def test_a_nan_is_a_drop_at_every_shard_and_the_run_goes_on(policy, crew):
 def test_gradients_that_are_no_numbers_are_a_diverged_run(crew):
     task = tg.FunctionTask(torch.ones(8), always_infinite)
     with pytest.raises(Diverged, match=r"a gradient became (-?inf|nan) .*: the run has diverged"):
-        train(task, RULE, workers=2, updates=500, crew=crew)
+        train(task, RULE, workers=2, updates=500, processes=tg.Processes(crew=crew))
 
 
 def the_same_everywhere(view, worker, step):
@@ -128,7 +130,7 @@ def the_same_everywhere(view, worker, step):
 def test_parameters_that_fly_away_are_told_though_gradients_are_finite(crew):
     task = tg.FunctionTask(torch.ones(8), the_same_everywhere)
     with pytest.raises(Diverged, match=r"a parameter became -inf at update 5"):
-        train(task, rules.sgd(lr=1e9), workers=2, updates=5, crew=crew)
+        train(task, rules.sgd(lr=1e9), workers=2, updates=5, processes=tg.Processes(crew=crew))
 
 
 def test_an_address_where_nobody_answers_is_told_soon():
@@ -156,7 +158,8 @@ def test_more_actors_than_fit_are_told(ray_here):
 
 
 def test_a_folder_in_use_and_a_folder_of_another_run(crew, tmp_path):
-    options = {"workers": 2, "updates": 10, "crew": crew, "folder": tmp_path}
+    options = {"workers": 2, "updates": 10, "processes": tg.Processes(crew=crew)}
+    options["checkpoints"] = tg.Checkpoints(tmp_path)
     train(TASK, RULE, **options)
     with pytest.raises(ValueError, match="already holds a run on Ray"):
         train(TASK, RULE, **options)
@@ -164,8 +167,9 @@ def test_a_folder_in_use_and_a_folder_of_another_run(crew, tmp_path):
     assert record["finished"]
     unfinished(tmp_path)
     other = rules.RULES["gap_aware"](lr=0.06)
+    options |= {"updates": 20, "checkpoints": tg.Checkpoints(tmp_path, resume=True)}
     with pytest.raises(ValueError, match=r"another spec.* updates, policy, rule differ"):
-        train(TASK, other, tg.Sync(), **{**options, "updates": 20}, resume=True)
+        train(TASK, other, tg.Sync(), **options)
 
 
 def unfinished(folder):
@@ -177,8 +181,9 @@ def unfinished(folder):
 def recorded(crew, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     run = train(
-        TASK, RULE, workers=2, shards=2, updates=40, crew=crew, folder=folder, digest_every=5
-    )
+        TASK, RULE, workers=2, shards=2, updates=40, checkpoints=tg.Checkpoints(folder),
+        processes=tg.Processes(crew=crew, digest_every=5),
+    )  # fmt: skip
     return run, read_record(folder)
 
 

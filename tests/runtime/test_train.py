@@ -36,7 +36,8 @@ RULES = ("gap_aware", "dana_ga", "fasgd", "delay_compensated")
 
 def run_and_replay(policy, rule_name, crew, updates=60, task=TASK, **options):
     rule = rules.RULES[rule_name](lr=0.02)
-    run = train(task, rule, policy, workers=4, shards=2, updates=updates, crew=crew, **options)
+    processes = tg.Processes(crew=crew, **options)
+    run = train(task, rule, policy, workers=4, shards=2, updates=updates, processes=processes)
     assert_replays(run, task, rule, updates)
     return run
 
@@ -86,8 +87,9 @@ def test_without_shared_memory_numbers_travel_through_ray(size, pieces, policy, 
 
 def test_evaluations_are_of_exactly_those_versions(crew):
     rule = rules.RULES["sgd"](lr=0.05)
-    run = train(TASK, rule, tg.Sync(), workers=3, updates=30, crew=crew, evaluate_every=10)
-    replayed = tg.execute(run.schedule, TASK, rule, engine="exact", evaluate_every=10)
+    processes = tg.Processes(crew=crew)
+    run = train(TASK, rule, tg.Sync(), workers=3, updates=30, evaluation=10, processes=processes)
+    replayed = tg.execute(run.schedule, TASK, rule, engine="exact", evaluation=10)
     keep = ("update", "samples", "epoch", "batch_loss", "validation_loss", "validation_accuracy")
     for mine, theirs in zip(run.history.records, replayed.history.records, strict=True):
         assert {k: mine.get(k) for k in keep} == {k: theirs.get(k) for k in keep}
@@ -99,7 +101,8 @@ def test_batchnorm_buffers_follow_shard_0(crew):
     data = Data(Split(torch.randn(90, 6), torch.randint(0, 3, (90,))))
     task = tg.ModuleTask(module, "cross_entropy", data, batch_size=8)
     rule = rules.RULES["gap_aware"](lr=0.05)
-    run = train(task, rule, tg.Async(), workers=3, shards=2, updates=40, crew=crew)
+    processes = tg.Processes(crew=crew)
+    run = train(task, rule, tg.Async(), workers=3, shards=2, updates=40, processes=processes)
     replayed = tg.execute(run.schedule, task, rule, engine="exact")
     assert torch.equal(replayed.params, run.params)
     assert len(run.buffers) == 3
@@ -112,10 +115,11 @@ def test_workers_come_and_go(crew):
     changes = [Change(10), Change(25, remove=0)]
     times = tg.Gamma(workers=5, mean_s=0.03)
     # So that the crew has the fourth at hand: starting one may take longer than the whole run.
-    train(TASK, rule, tg.Async(), workers=4, shards=2, updates=8, crew=crew)
+    processes = tg.Processes(crew=crew)
+    train(TASK, rule, tg.Async(), workers=4, shards=2, updates=8, processes=processes)
     run = train(
-        TASK, rule, tg.Async(), workers=3, shards=2, updates=150, crew=crew, changes=changes,
-        impose=times,
+        TASK, rule, tg.Async(), workers=3, shards=2, updates=150, processes=processes,
+        scenario=tg.Scenario(impose=times, changes=changes),
     )  # fmt: skip
     assert_replays(run, TASK, rule, 150)
     schedule = run.schedule
@@ -129,6 +133,7 @@ def test_imposed_times_are_kept_on_average(crew):
     """A sleep ends more than 0.1 ms late; what one step takes too long, the next one saves."""
     times = tg.Constant(2, 0.005)
     rule = rules.RULES["sgd"](lr=0.05)
-    run = train(TASK, rule, workers=2, updates=200, impose=times, crew=crew).schedule
+    processes, scenario = tg.Processes(crew=crew), tg.Scenario(impose=times)
+    run = train(TASK, rule, workers=2, updates=200, processes=processes, scenario=scenario).schedule
     took_s = (run.end_s - run.start_s)[np.isfinite(run.start_s)]
     assert abs(np.nanmedian(took_s) - 0.005) < 0.00005

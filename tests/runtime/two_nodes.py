@@ -66,9 +66,10 @@ def main(folder: Path) -> None:
     try:
         with Crew() as crew:
             run = train(
-                task, rule, tg.Async(), workers=3, shards=2, updates=UPDATES, folder=folder,
-                crew=crew, resources=places, impose=tg.Gamma(workers=3, mean_s=0.05),
-                cut_every=20, digest_every=10,
+                task, rule, tg.Async(), workers=3, shards=2, updates=UPDATES,
+                checkpoints=tg.Checkpoints(folder, every=20),
+                processes=tg.Processes(crew=crew, resources=places, digest_every=10),
+                scenario=tg.Scenario(impose=tg.Gamma(workers=3, mean_s=0.05)),
             )  # fmt: skip
         thread.join()
         assert_replays(run, task, rule, UPDATES)

@@ -23,6 +23,7 @@ from tardigrad.core.checks import one_of
 from tardigrad.core.layout import Layout
 from tardigrad.rules import sgd
 from tardigrad.runtime.crew import Crew
+from tardigrad.runtime.options import Processes
 from tardigrad.runtime.ray_cluster import FAR, NEAR, local, two_nodes
 from tardigrad.runtime.training import train
 from tardigrad.tasks import FunctionTask, Gradient, Turn
@@ -70,9 +71,7 @@ class Rates:
             sgd(lr=LR),
             workers=workers,
             updates=updates,
-            crew=self._crew,
-            shared_memory=self._far is None,
-            resources=bound,
+            processes=Processes(crew=self._crew, resources=bound, shared_memory=self._far is None),
         )
         times = run.schedule.group_time_s
         rate = (updates - warm) / float(times[-1] - times[warm - 1])

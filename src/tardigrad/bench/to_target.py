@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tardigrad.clusters import StepTimes, TimedCluster
 from tardigrad.rules import Rule
 from tardigrad.runtime.crew import Crew
+from tardigrad.runtime.options import Processes, Scenario
 from tardigrad.runtime.training import train
 from tardigrad.tasks import ModuleTask, Turn
 
@@ -43,9 +44,9 @@ def seconds_of_train(
         rule,
         workers=times.workers,
         updates=updates,
-        impose=times,
-        evaluate_every=every,
-        crew=crew,
+        evaluation=every,
+        processes=Processes(crew=crew),
+        scenario=Scenario(impose=times),
     )
     for record in run.history.records:
         if record["update"] and record["validation_loss"] <= target:

@@ -2,16 +2,19 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict, Unpack
 
 from tardigrad.clusters import Cluster
-from tardigrad.core.checks import count, one_of, require
+from tardigrad.core.checks import one_of, require
 from tardigrad.core.layout import Sharding
+from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.core.trees import not_finite
 from tardigrad.core.used_code import used_code
 from tardigrad.engine.choose import ENGINES, Engine, Execution, choose
 from tardigrad.engine.lockstep import Lockstep
+from tardigrad.engine.options import Checkpoints, Evaluation, Limits
 from tardigrad.engine.resume import CHECKPOINT, restore, save, saved_chunk
 from tardigrad.engine.run import Diverged, Run, Say
 from tardigrad.engine.scope import check_scope
@@ -19,10 +22,20 @@ from tardigrad.links import Link
 from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule, check_control, schedule, traffic, validate
-from tardigrad.tasks import SPLITS, ModuleTask, Task
+from tardigrad.tasks import ModuleTask, Task
 from tardigrad.tasks.checks import check_parameters
 
-MEASURES = ("gap", "b_staleness")
+ShardBy = Literal["slice", "tensor"]
+
+OLD_NAMES = grouped_arguments(
+    evaluation=Grouped(
+        Evaluation, {"evaluate_every": "every", "splits": "splits", "measures": "measures"}
+    ),
+    checkpoints=Grouped(
+        Checkpoints, {"folder": "folder", "checkpoint_every": "every", "resume": "resume"}
+    ),
+    limits=Grouped(Limits, {"chunk": "chunk", "memory_gib": "memory_gib"}),
+)
 
 
 class Tick(NamedTuple):
@@ -36,47 +49,48 @@ class Tick(NamedTuple):
 Watch = Callable[[Tick], None]
 
 
+class Options(TypedDict, total=False):
+    """What `execute` takes by name, where it is handed on."""
+
+    shard_by: ShardBy
+    evaluation: Evaluation | int
+    checkpoints: Checkpoints | None
+    limits: Limits | None
+    watch: Watch | None
+    say: Say | None
+
+
+@OLD_NAMES
 def execute(
     schedule: Schedule,
     task: Task,
     rule: Rule,
     engine: Engine = "auto",
     *,
-    shard_by: Literal["slice", "tensor"] = "slice",
-    evaluate_every: int = 0,
-    splits: Sequence[str] = ("validation",),
-    measures: Sequence[str] = (),
-    folder: str | Path | None = None,
-    checkpoint_every: int = 0,
-    resume: bool = False,
+    shard_by: ShardBy = "slice",
+    evaluation: Evaluation | int = 0,
+    checkpoints: Checkpoints | None = None,
+    limits: Limits | None = None,
     watch: Watch | None = None,
-    chunk: int | None = None,
-    memory_gib: float | None = None,
     say: Say | None = None,
 ) -> Run:
     """Train as the schedule says.
 
     Args:
-        evaluate_every: evaluate on `splits` at the start, after every so many updates, and at the
-            end; 0 never. Without splits it records the mean batch loss alone.
-        measures: what to record of every gradient applied at shard 0: "gap" (the distance of its
-            view from θ) and "b_staleness" (how much the gradient itself has changed since, at the
-            price of computing it twice).
-        folder: where checkpoints go, every `checkpoint_every` updates and at the end; made where
-            there is none.
-        resume: go on from the folder's checkpoint, if there is one.
+        evaluation: what is measured on the way; a number is how many updates lie between two
+            evaluations.
+        checkpoints: where the run is saved, and whether it goes on from there; None: nowhere.
+        limits: what it may take; None: what the machine has left.
         watch: called after every update, by the fast engine after every batch of them.
-        chunk: gradients that the fast engine computes at a time; None is what the checkpoint to go
-            on from was made with, or else suits the machine.
-        memory_gib: what the run may take; None is what the machine has left. Refused before it
-            starts if it would take more.
         say: told, in a line each, which engine was picked and why, and whether the code has changed
             since the checkpoint to go on from (a warning, where nobody is to be told).
     """
-    if resume and chunk is None and folder is not None:
-        chunk = saved_chunk(folder)
-    execution = prepare(schedule, task, rule, engine, shard_by, measures, chunk, memory_gib, say)
-    return drive(execution, evaluate_every, splits, folder, checkpoint_every, resume, watch, say)
+    evaluation = Evaluation.of(evaluation)
+    checkpoints, limits = checkpoints or Checkpoints(), limits or Limits()
+    if checkpoints.resume and checkpoints.folder is not None and limits.chunk is None:
+        limits = replace(limits, chunk=saved_chunk(checkpoints.folder))
+    execution = prepare(schedule, task, rule, engine, shard_by, evaluation.measures, limits, say)
+    return drive(execution, evaluation, checkpoints, watch, say)
 
 
 def prepare(
@@ -84,52 +98,48 @@ def prepare(
     task: Task,
     rule: Rule,
     engine: Engine = "auto",
-    shard_by: Literal["slice", "tensor"] = "slice",
+    shard_by: ShardBy = "slice",
     measures: Sequence[str] = (),
-    chunk: int | None = None,
-    memory_gib: float | None = None,
+    limits: Limits | None = None,
     say: Say | None = None,
 ) -> Execution:
-    """What will execute the schedule; the arguments are those of `execute`."""
+    """What will execute the schedule; the arguments are those of `execute`, `measures` those of its
+    evaluation."""
     one_of("engine", engine, ENGINES)
-    check_measures(measures)
     validate(schedule)
     check_workers(task, schedule.workers)
     sharding = divide(task, rule, schedule.shards, shard_by)
-    say = say or (lambda line: None)
-    return choose(engine, schedule, task, rule, sharding, say, measures, chunk, memory_gib)
+    limits, say = limits or Limits(), say or (lambda line: None)
+    return choose(
+        engine, schedule, task, rule, sharding, say, measures, limits.chunk, limits.memory_gib
+    )
 
 
 def drive(
     execution: Execution,
-    evaluate_every: int = 0,
-    splits: Sequence[str] = ("validation",),
-    folder: str | Path | None = None,
-    checkpoint_every: int = 0,
-    resume: bool = False,
+    evaluation: Evaluation | int = 0,
+    checkpoints: Checkpoints | None = None,
     watch: Watch | None = None,
     say: Say | None = None,
 ) -> Run:
     """Execute to the end; the arguments are those of `execute`."""
-    count("evaluate_every", evaluate_every, least=0)
-    count("checkpoint_every", checkpoint_every, least=0)
-    check_splits(execution.task, evaluate_every, splits)
+    evaluation, checkpoints = Evaluation.of(evaluation), checkpoints or Checkpoints()
+    check_splits(execution.task, evaluation)
     checkpoint, code, spent_s = None, dict[str, str](), 0.0
-    if folder is not None:
-        checkpoint = Path(folder) / CHECKPOINT
+    if checkpoints.folder is not None:
+        checkpoint = Path(checkpoints.folder) / CHECKPOINT
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
         code = used_code(execution.task, execution.rule)
-    if resume and checkpoint is not None and checkpoint.exists():
+    if checkpoints.resume and checkpoint is not None and checkpoint.exists():
         spent_s = restore(execution, checkpoint, code, say)
-    stops = [every for every in (evaluate_every, checkpoint_every) if every]
+    evaluates, saves = evaluation.every, checkpoints.every
+    stops = [every for every in (evaluates, saves) if every]
     started = time.perf_counter() - spent_s
     while True:
         updates, last = execution.updates, execution.finished
-        if evaluate_every and (last or updates % evaluate_every == 0):
-            record_evaluation(execution, splits, time.perf_counter() - started)
-        if checkpoint is not None and (
-            last or (checkpoint_every and updates and updates % checkpoint_every == 0)
-        ):
+        if evaluates and (last or updates % evaluates == 0):
+            record_evaluation(execution, evaluation.splits, time.perf_counter() - started)
+        if checkpoint is not None and (last or (saves and updates and updates % saves == 0)):
             save(execution, checkpoint, code, time.perf_counter() - started)
         if last:
             return execution.run()
@@ -139,6 +149,7 @@ def drive(
             watch(Tick(execution.updates, execution.total, execution.history.loss[-1]))
 
 
+@OLD_NAMES
 def simulate(
     task: Task,
     rule: Rule,
@@ -149,7 +160,7 @@ def simulate(
     shards: int | Literal["tensor"] = 1,
     engine: Engine = "auto",
     link: Link | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Run:
     """Make the schedule of a policy on a cluster and execute it; `options` as in `execute`.
 
@@ -161,13 +172,38 @@ def simulate(
     if link is None or not link.reads_deviation:
         made = schedule(policy, cluster, updates, seed, shards, link)
         return execute(made, task, rule, engine, **options)
-    building = {name: options.pop(name) for name in ("shard_by", "measures") if name in options}
-    for name in ("chunk", "memory_gib"):  # they are about the choice of an engine
-        options.pop(name, None)
-    execution = prepare_together(
-        task, rule, policy or Async(), cluster, updates, seed, shards, engine, link, **building
-    )
-    return drive(execution, **options)
+
+    def together(shard_by: ShardBy, measures: Sequence[str]) -> Execution:
+        return prepare_together(
+            task,
+            rule,
+            policy or Async(),
+            cluster,
+            updates,
+            seed,
+            shards,
+            engine,
+            link,
+            shard_by,
+            measures,
+        )
+
+    return _execute_together(together, **options)
+
+
+def _execute_together(
+    prepared: Callable[[ShardBy, Sequence[str]], Execution],
+    *,
+    shard_by: ShardBy = "slice",
+    evaluation: Evaluation | int = 0,
+    checkpoints: Checkpoints | None = None,
+    limits: Limits | None = None,
+    watch: Watch | None = None,
+    say: Say | None = None,
+) -> Run:
+    """As `execute`, but for the limits, which are about the choice of an engine."""
+    evaluation = Evaluation.of(evaluation)
+    return drive(prepared(shard_by, evaluation.measures), evaluation, checkpoints, watch, say)
 
 
 def prepare_together(
@@ -180,7 +216,7 @@ def prepare_together(
     shards: int,
     engine: Engine,
     link: Link,
-    shard_by: Literal["slice", "tensor"] = "slice",
+    shard_by: ShardBy = "slice",
     measures: Sequence[str] = (),
 ) -> Execution:
     """What will make the schedule and execute it together, because the link reads tensors."""
@@ -189,7 +225,6 @@ def prepare_together(
         f"{type(link).__name__} decides by tensors, so the schedule is executed while it is being "
         f'made, by engine = "exact"; got engine = {engine!r}',
     )
-    check_measures(measures)
     about = check_control(policy, cluster, updates, seed, shards, link)
     assert cluster is not None
     check_workers(task, cluster.workers)
@@ -225,27 +260,19 @@ def record_evaluation(execution: Execution, splits: Sequence[str], wall_s: float
     records.append(record)
 
 
-def check_splits(task: Task, evaluate_every: int, splits: Sequence[str]) -> None:
+def check_splits(task: Task, evaluation: Evaluation) -> None:
     """Refuse evaluations that would measure nothing.
 
     A task that has no splits at all, a gradient function without `evaluate`, is no mistake: its
     records hold the batch loss, time and traffic.
     """
-    require(not isinstance(splits, str), f'splits is a list of names, such as ["{splits}"]')
-    for split in splits if evaluate_every else ():
-        one_of("splits", split, SPLITS)
+    for split in evaluation.splits if evaluation.every else ():
         require(
             not task.splits or split in task.splits,
-            f"evaluate_every={evaluate_every} is to evaluate on {split!r}, but the task has only "
+            f"the run is to evaluate on {split!r}, but the task has only "
             f"{' and '.join(map(repr, task.splits))}: use splits={list(task.splits)}, splits=[] "
-            "for the batch loss alone, or evaluate_every=0",
+            "for the batch loss alone, or 0 updates between evaluations for none",
         )
-
-
-def check_measures(measures: Sequence[str]) -> None:
-    require(not isinstance(measures, str), f'measures is a list of names, such as ["{measures}"]')
-    for name in measures:
-        one_of("measures", name, MEASURES)
 
 
 def check_workers(task: Task, workers: int) -> None:
@@ -263,9 +290,7 @@ def check_finite(execution: Execution) -> None:
         raise Diverged(execution.updates, worker, wrong, "a parameter")
 
 
-def divide(
-    task: Task, rule: Rule, shards: int, shard_by: Literal["slice", "tensor"] = "slice"
-) -> Sharding:
+def divide(task: Task, rule: Rule, shards: int, shard_by: ShardBy = "slice") -> Sharding:
     """How a task's parameters are divided over shards, as far as they and the rule allow it."""
     check_parameters(task.start())
     sharding = Sharding.divide(task.layout, shards, shard_by)

@@ -3,22 +3,20 @@
 import time
 from collections.abc import Sequence
 
-from tardigrad.core.checks import count
 from tardigrad.engine.execute import check_finite, check_splits, record_evaluation
 from tardigrad.engine.fast.stack import Replica, Stack
+from tardigrad.engine.options import Evaluation
 from tardigrad.engine.run import Diverged, Run
 
 
-def drive_together(
-    stack: Stack, evaluate_every: int = 0, splits: Sequence[str] = ("validation",)
-) -> list[Run | Diverged]:
+def drive_together(stack: Stack, evaluation: Evaluation | int = 0) -> list[Run | Diverged]:
     """Execute to the end; for each replica its run, or how it diverged, as a single run would.
 
     The replicas that remain go on until none is left.
     """
-    count("evaluate_every", evaluate_every, least=0)
+    evaluation = Evaluation.of(evaluation)
     for replica in stack.replicas:
-        check_splits(replica.task, evaluate_every, splits)
+        check_splits(replica.task, evaluation)
     ended: dict[int, Run | Diverged] = {}
     started = time.perf_counter()
     while True:
@@ -29,8 +27,8 @@ def drive_together(
             try:
                 _look_at(
                     replica,
-                    evaluate_every > 0 and (last or updates % evaluate_every == 0),
-                    splits,
+                    evaluation.every > 0 and (last or updates % evaluation.every == 0),
+                    evaluation.splits,
                     time.perf_counter() - started,
                 )
             except Diverged as diverged:
@@ -40,7 +38,7 @@ def drive_together(
                     ended[i] = replica.run()
         if len(ended) == len(stack.replicas):
             return [ended[i] for i in range(len(stack.replicas))]
-        every = evaluate_every or stack.total
+        every = evaluation.every or stack.total
         try:
             stack.advance_to(min(stack.total, updates - updates % every + every))
         except Diverged as diverged:  # raised where there is one replica alone

@@ -85,11 +85,10 @@ def outcome_of(
     label: str, spec: Spec, schedule: Schedule | None, task: Task, watch: Watch | None
 ) -> Outcome:
     """Execute one entry; one that diverges has no records and a summary that says why."""
-    assert spec.evaluate_every is not None
     started = time.perf_counter()
     execution = spec.prepare(schedule, task, spec.make_rule())
     try:
-        run = drive(execution, spec.evaluate_every, spec.splits, watch=watch)
+        run = drive(execution, spec.evaluation, watch=watch)
     except Diverged as diverged:
         return diverged_outcome(label, spec.seed, diverged, execution.schedule)
     summary = summarise(run, time.perf_counter() - started)

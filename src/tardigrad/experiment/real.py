@@ -11,8 +11,7 @@ import numpy as np
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.checks import require
 from tardigrad.core.result_table import ResultTable
-from tardigrad.engine import Diverged, Run
-from tardigrad.engine.execute import check_splits
+from tardigrad.engine import Checkpoints, Diverged, Run
 from tardigrad.experiment.run import check_same, save_params, summarise
 from tardigrad.experiment.spec import Spec
 from tardigrad.links import Full
@@ -40,13 +39,9 @@ def run_on_ray(
 
     impose: make the workers keep the step times of the spec's cluster.
     """
-    from tardigrad.runtime import read_record, train
+    from tardigrad.runtime import Processes, Scenario, read_record, train
+    from tardigrad.runtime.training import check_measured
 
-    require(
-        not spec.measures,
-        f"measures = {list(spec.measures)} need every view at hand, which no process of a cluster "
-        "has: leave them out",
-    )
     require(
         spec.make_link() == Full(),
         f"link = {dict(spec.link)} is simulated only: on Ray everything crosses; leave it out",
@@ -58,7 +53,7 @@ def run_on_ray(
     else:
         check_free(path, resumes=True)
     cluster, task = spec.make_cluster(), spec.make_task()
-    check_splits(task, spec.evaluate_every or 0, spec.splits)
+    check_measured(task, spec.evaluation)
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
     with folder.locked():
         try:
@@ -69,17 +64,17 @@ def run_on_ray(
                 workers=cluster.workers,
                 shards=spec.shards,
                 updates=spec.updates,
-                shard_by=spec.shard_by,
-                address=address,
-                folder=path / RAY,
-                resume=going_on and (path / RAY / "record.json").exists(),
-                impose=_timed(cluster) if impose else None,
                 seed=spec.seed,
-                evaluate_every=spec.evaluate_every or 0,
-                splits=spec.splits,
-                cut_every=spec.checkpoint_every or 0,
+                shard_by=spec.shard_by,
+                evaluation=spec.evaluation,
+                checkpoints=Checkpoints(
+                    path / RAY,
+                    spec.checkpoint_every or 0,
+                    resume=going_on and (path / RAY / "record.json").exists(),
+                ),
+                processes=Processes(address, crew),
+                scenario=Scenario(_timed(cluster)) if impose else None,
                 watch=watch,
-                crew=crew,
             )
         except (Diverged, KeyboardInterrupt) as stop:
             status = "diverged" if isinstance(stop, Diverged) else "stopped"
@@ -115,8 +110,8 @@ def compare_real(
     spec: Spec,
     path: str | Path,
     address: str | None = None,
+    watch: "Callable[[Live], None] | None" = None,
     crew: "Crew | None" = None,
-    **options: Any,
 ) -> ResultTable:
     """The spec on real workers that keep its cluster's step times, beside the simulation.
 
@@ -125,7 +120,7 @@ def compare_real(
     _timed(spec.make_cluster())
     check_free(Path(path))
     spec = replace(spec, evaluate_every=0, checkpoint_every=0)
-    real = run_on_ray(spec, path, address, impose=True, crew=crew, **options).schedule
+    real = run_on_ray(spec, path, address, impose=True, watch=watch, crew=crew).schedule
     network = {"latency_s": message_s(real)}
     with_messages = replace(spec, cluster={**spec.cluster, "network": network})
     predicted, delayed = spec.make_schedule(), with_messages.make_schedule()

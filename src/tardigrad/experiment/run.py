@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from tardigrad.core.checks import require
 from tardigrad.core.layout import Layout
-from tardigrad.engine import Diverged, Run
+from tardigrad.engine import Checkpoints, Diverged, Run
 from tardigrad.engine.checkpoint import load_facts
 from tardigrad.engine.choose import Execution
 from tardigrad.engine.execute import Watch, check_splits, divide, drive
@@ -51,10 +51,9 @@ def run(
         check_same(spec, RunFolder.open(path))
         if spec.chunk is None:
             spec = replace(spec, chunk=saved_chunk(path))
-    assert spec.evaluate_every is not None
     assert spec.checkpoint_every is not None
     task, rule = spec.make_task(), spec.make_rule()
-    check_splits(task, spec.evaluate_every, spec.splits)
+    check_splits(task, spec.evaluation)
     divide(task, rule, spec.shards, spec.shard_by)
     rule.scalars(Progress(epoch_size=task.epoch_size))
     if going_on:
@@ -71,11 +70,8 @@ def run(
             execution = spec.prepare(schedule, task, rule, say)
             done = drive(
                 execution,
-                spec.evaluate_every,
-                spec.splits,
-                path,
-                spec.checkpoint_every,
-                resume=going_on,
+                spec.evaluation,
+                Checkpoints(path, spec.checkpoint_every, resume=going_on),
                 watch=begin(schedule) if begin else None,
                 say=say,
             )

@@ -10,9 +10,10 @@ from typing import Any, Literal, get_type_hints
 import tomli_w
 
 from tardigrad.clusters import CLUSTERS, Cluster
-from tardigrad.core.checks import count, positive, require
+from tardigrad.core.checks import count, require
+from tardigrad.engine import Evaluation, Limits
 from tardigrad.engine.choose import Engine, Execution
-from tardigrad.engine.execute import check_measures, prepare, prepare_together
+from tardigrad.engine.execute import prepare, prepare_together
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.run import Say
 from tardigrad.experiment.structure import Plain, Registry, Structure, join, table
@@ -21,7 +22,7 @@ from tardigrad.policies import POLICIES, Policy
 from tardigrad.rules import RULES, Rule
 from tardigrad.rules.rates import RATES, LearningRate
 from tardigrad.scheduling import Schedule, check_control, schedule
-from tardigrad.tasks import SPLITS, TASKS, Task
+from tardigrad.tasks import TASKS, Task
 
 Table = Mapping[str, Plain]
 """A section of the file: `name` says which, the rest are its arguments."""
@@ -91,21 +92,21 @@ class Spec:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, max(1, self.updates // share))
             count(name, getattr(self, name), least=0)
-        for split in self.splits:
-            require(
-                split in SPLITS,
-                f"splits may hold 'train', 'validation' and 'test', got {split!r}",
-            )
-        check_measures(self.measures)
-        if self.chunk is not None:
-            count("chunk", self.chunk)
-        if self.memory_gib is not None:
-            positive("memory_gib", self.memory_gib)
+        _ = self.evaluation, self.limits  # they check what they are made of
         policy, cluster, link = self.make_policy(), self.make_cluster(), self.make_link()
         check_control(policy, cluster, self.updates, self.seed, self.shards, link)
         check_deviation(self.make_rule(), link)
         maker, args = STRUCTURE.choose(TASK, "task", self.task)
         STRUCTURE.arguments(maker, "task", args, self._fill())
+
+    @property
+    def evaluation(self) -> Evaluation:
+        assert self.evaluate_every is not None
+        return Evaluation(self.evaluate_every, self.splits, self.measures)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.chunk, self.memory_gib)
 
     def make_cluster(self) -> Cluster:
         made: Cluster = STRUCTURE.named(CLUSTER, "cluster", self.cluster)
@@ -159,8 +160,7 @@ class Spec:
                 self.engine,
                 self.shard_by,
                 self.measures,
-                self.chunk,
-                self.memory_gib,
+                self.limits,
                 say,
             )
         return prepare_together(

@@ -72,10 +72,9 @@ def outcomes_of_stack(
     from tardigrad.engine.fast.stack import stack_on_device
     from tardigrad.engine.together import drive_together
 
-    assert specs[0].evaluate_every is not None
     started = time.perf_counter()
     stack = stack_on_device(schedule, tasks, rules)
-    ended = drive_together(stack, specs[0].evaluate_every, specs[0].splits)
+    ended = drive_together(stack, specs[0].evaluation)
     wall_s = (time.perf_counter() - started) / len(specs)
     return [
         diverged_outcome(label, spec.seed, end, schedule)

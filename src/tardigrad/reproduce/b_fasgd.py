@@ -70,7 +70,7 @@ def b_fasgd(
             updates=updates,
             seed=seed,
             link=link,
-            evaluate_every=max(1, updates // EVALUATIONS),
+            evaluation=max(1, updates // EVALUATIONS),
         )
         return _Line(label, link, run)
 

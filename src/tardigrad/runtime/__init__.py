@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from tardigrad.runtime.crew import Crew
     from tardigrad.runtime.driver import Live
     from tardigrad.runtime.faults import fail_at
+    from tardigrad.runtime.membership import Change
+    from tardigrad.runtime.options import Processes, Scenario
     from tardigrad.runtime.ray_cluster import connected, local
     from tardigrad.runtime.replaying import Replayed, replay
     from tardigrad.runtime.training import read_record, train
@@ -18,7 +20,9 @@ __all__ = [
     "Change",
     "Crew",
     "Live",
+    "Processes",
     "Replayed",
+    "Scenario",
     "check_ray",
     "connected",
     "fail_at",
@@ -32,7 +36,9 @@ _HOMES = {
     "Change": "membership",
     "Crew": "crew",
     "Live": "driver",
+    "Processes": "options",
     "Replayed": "replaying",
+    "Scenario": "options",
     "connected": "ray_cluster",
     "fail_at": "faults",
     "local": "ray_cluster",

@@ -1,5 +1,6 @@
 """The processes of runs: actors that can be used again, because starting one takes seconds."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import ray
@@ -12,7 +13,8 @@ Berth = tuple[str, tuple[tuple[str, float], ...]]
 
 
 class Crew:
-    """Idle actors by kind. `with Crew() as crew: train(…, crew=crew)` keeps them between runs."""
+    """Idle actors by kind, kept between runs:
+    `with Crew() as crew: train(…, processes=Processes(crew=crew))`."""
 
     def __init__(self, cpus: float = 0.0) -> None:
         self.cpus = cpus
@@ -26,13 +28,14 @@ class Crew:
             )
         }
 
-    def take(self, kind: str, resources: dict[str, float] | None = None) -> Any:
+    def take(self, kind: str, resources: Mapping[str, float] | None = None) -> Any:
         """An actor, idle or new; `resources` bind it to nodes that have them."""
         berth = (kind, tuple(sorted((resources or {}).items())))
         idle = self._idle.setdefault(berth, [])
         if idle:
             return idle.pop()
-        new = self._actors[kind].options(num_cpus=self.cpus, resources=resources or {}).remote()
+        bound = dict(resources or {})
+        new = self._actors[kind].options(num_cpus=self.cpus, resources=bound).remote()
         self._berths[new] = berth
         return new
 

@@ -5,7 +5,7 @@ driver is replaced by another one.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -67,7 +67,7 @@ class Driver:
         changes: Sequence[Change] = (),
         on_snapshot: Callable[[list[Snapshot]], None] | None = None,
         watch: Callable[[Live], None] | None = None,
-        resources: dict[tuple[str, int], dict[str, float]] | None = None,
+        resources: Mapping[tuple[str, int], Mapping[str, float]] | None = None,
     ) -> None:
         self.setup = setup
         self.crew = crew

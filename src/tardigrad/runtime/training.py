@@ -8,26 +8,27 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from tardigrad.clusters import StepTimes, TimedCluster
 from tardigrad.core.checks import count, require
+from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.core.trees import not_finite
-from tardigrad.engine import Diverged, History, Run
-from tardigrad.engine.execute import check_splits, divide
+from tardigrad.engine import Checkpoints, Diverged, Evaluation, History, Run
+from tardigrad.engine.execute import ShardBy, check_splits, divide
 from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
 from tardigrad.runtime.crew import Crew
 from tardigrad.runtime.driver import Driver, Live
 from tardigrad.runtime.facts import check_facts, facts_of, policy_facts
-from tardigrad.runtime.faults import Fault
 from tardigrad.runtime.log import read_log
-from tardigrad.runtime.membership import Change, complete_membership
+from tardigrad.runtime.membership import complete_membership
 from tardigrad.runtime.merge import merge
+from tardigrad.runtime.options import Processes, Scenario
 from tardigrad.runtime.ray_cluster import connected
 from tardigrad.runtime.recovery import Recovered
 from tardigrad.runtime.server import Snapshot
@@ -40,6 +41,17 @@ RECORDS = "evaluations.jsonl"
 FORMAT = "tardigrad-ray-1"
 
 
+OLD_NAMES = grouped_arguments(
+    evaluation=Grouped(Evaluation, {"evaluate_every": "every", "splits": "splits"}),
+    checkpoints=Grouped(
+        Checkpoints, {"folder": "folder", "cut_every": "every", "resume": "resume"}
+    ),
+    processes=Grouped(Processes, {field.name: field.name for field in fields(Processes)}),
+    scenario=Grouped(Scenario, {field.name: field.name for field in fields(Scenario)}),
+)
+
+
+@OLD_NAMES
 def train(
     task: Task,
     rule: Rule,
@@ -48,58 +60,37 @@ def train(
     shards: int = 1,
     updates: int = 1000,
     *,
-    shard_by: Literal["slice", "tensor"] = "slice",
-    address: str | None = None,
-    folder: str | Path | None = None,
-    resume: bool = False,
-    impose: TimedCluster | None = None,
     seed: int = 0,
-    evaluate_every: int = 0,
-    splits: Sequence[str] = ("validation",),
-    cut_every: int = 0,
-    digest_every: int = 100,
-    threads: int = 1,
-    shared_memory: bool = True,
-    sync_log: bool = False,
-    faults: Sequence[Fault] = (),
-    changes: Sequence[Change] = (),
+    shard_by: ShardBy = "slice",
+    evaluation: Evaluation | int = 0,
+    checkpoints: Checkpoints | None = None,
+    processes: Processes | None = None,
+    scenario: Scenario | None = None,
     watch: Callable[[Live], None] | None = None,
-    crew: Crew | None = None,
-    resources: dict[tuple[str, int], dict[str, float]] | None = None,
 ) -> Run:
     """Train on Ray, and record the schedule that happened.
 
     Args:
-        address: of a cluster to join; None: the Ray this process is connected to, or a local one
-            started for this run.
-        folder: where logs, cuts and the record go; on a cluster, one that all nodes see. None: a
-            temporary one, removed at the end.
-        resume: go on with the run in `folder`, whose driver was stopped or killed.
-        impose: a time model whose step times (drawn with `seed`) the workers keep, by waiting
-            after a gradient that was computed sooner.
-        cut_every: updates between cuts, from which recovery starts; 0: recovery starts at 0.
-        digest_every: updates between digests of θ in the logs, which a replay compares.
-        threads: per process; the bits of a gradient depend on it.
-        sync_log: make logs survive loss of power, at about 0.2 ms an update.
-        faults: kills on schedule (`fail_at`), for tests.
-        changes: workers to add or remove on the way; give them to `resume` too, which makes those
-            that are still to be made.
-        crew: actors to use, kept for the next run.
-        resources: Ray resources for ("worker", i) or ("shard", i), to place them.
+        evaluation: what is measured on the way; a number is how many updates lie between two
+            evaluations.
+        checkpoints: where logs, checkpoints and the record go, and whether to go on with the run
+            that is there, whose driver was stopped or killed; None: to a temporary folder, removed
+            at the end.
+        processes: where they are and what they share; None: all on this machine.
+        scenario: what is made to happen to them: step times, kills, workers that come and go.
+        watch: called several times a second.
     """
-    policy = policy or Async()
+    policy, evaluation = policy or Async(), Evaluation.of(evaluation)
+    checkpoints = checkpoints or Checkpoints()
+    processes, scenario = processes or Processes(), scenario or Scenario()
     for name, value in (("workers", workers), ("shards", shards), ("updates", updates)):
         count(name, value)
-    count("threads", threads)
-    count("evaluate_every", evaluate_every, least=0)
-    check_splits(task, evaluate_every, splits)
-    count("cut_every", cut_every, least=0)
-    count("digest_every", digest_every, least=0)
+    check_measured(task, evaluation)
+    impose, folder, resume = scenario.impose, checkpoints.folder, checkpoints.resume
     require(impose is None or impose.workers >= workers, "impose has fewer workers than the run")
     policy.check(workers, shards)
     check_size(workers, updates, shards, workers + updates, closed=False)
     sharding = divide(task, rule, shards, shard_by)
-    require(not resume or folder is not None, "resume needs the folder of the run to go on with")
     place = Path(tempfile.mkdtemp(prefix="tardigrad-")) if folder is None else Path(folder)
     plain = {
         "format": FORMAT,
@@ -110,7 +101,7 @@ def train(
         "policy": _about(policy),
         "rule": repr(rule),
         "seed": seed,
-        "facts": facts_of(task, rule, threads) | policy_facts(policy),
+        "facts": facts_of(task, rule, processes.threads) | policy_facts(policy),
     }
     try:
         began_s = _begin(place, plain, resume)
@@ -124,24 +115,24 @@ def train(
             updates=updates,
             folder=place.absolute(),
             began_s=began_s,
-            threads=threads,
-            shared_memory=shared_memory,
+            threads=processes.threads,
+            shared_memory=processes.shared_memory,
             times=_times(impose, seed),
-            faults=tuple(faults),
-            snapshot_every=evaluate_every,
-            digest_every=digest_every,
-            sync_log=sync_log,
+            faults=tuple(scenario.faults),
+            snapshot_every=evaluation.every,
+            digest_every=processes.digest_every,
+            sync_log=processes.sync_log,
         )
-        evaluation = Evaluation(setup, splits, resume) if evaluate_every else None
-        with _crew(crew, address, workers + shards) as hands:
+        evaluator = Evaluator(setup, evaluation.splits, resume) if evaluation.every else None
+        with _crew(processes, workers + shards) as crew:
             driver = Driver(
                 setup,
-                hands,
-                cut_every,
-                changes,
-                evaluation.take if evaluation else None,
+                crew,
+                checkpoints.every,
+                scenario.changes,
+                evaluator.take if evaluator else None,
                 watch,
-                resources,
+                processes.resources,
             )
             try:
                 if resume:
@@ -161,7 +152,7 @@ def train(
         ]
         plain["recoveries"] = driver.recoveries
         _write(place / RECORD, {**plain, "began_s": began_s, "finished": True})
-        history = History(evaluation.finish(losses, origin_s) if evaluation else [], losses)
+        history = History(evaluator.finish(losses, origin_s) if evaluator else [], losses)
         wrong = not_finite(ended.theta)
         if wrong is not None:
             worker = int(schedule.worker[schedule.group_rows[-1]])
@@ -172,7 +163,17 @@ def train(
             shutil.rmtree(place, ignore_errors=True)
 
 
-class Evaluation:
+def check_measured(task: Task, evaluation: Evaluation) -> None:
+    """Refuse what cannot be measured on Ray."""
+    require(
+        not evaluation.measures,
+        f"measures = {list(evaluation.measures)} need every view at hand, which no process of a "
+        "cluster has: leave them out",
+    )
+    check_splits(task, evaluation)
+
+
+class Evaluator:
     """Evaluates snapshots of the shards in the driver's process, while workers go on."""
 
     def __init__(self, setup: Setup, splits: Sequence[str], resume: bool) -> None:
@@ -274,12 +275,12 @@ def _times(impose: TimedCluster | None, seed: int) -> StepTimes | None:
 
 
 @contextmanager
-def _crew(crew: Crew | None, address: str | None, actors: int) -> Iterator[Crew]:
+def _crew(processes: Processes, actors: int) -> Iterator[Crew]:
     """The given one, or one for this run alone."""
-    if crew is not None:
-        yield crew
+    if processes.crew is not None:
+        yield processes.crew
         return
-    with connected(address, actors) as cpus, Crew(cpus) as own:
+    with connected(processes.address, actors) as cpus, Crew(cpus) as own:
         yield own
 
 
