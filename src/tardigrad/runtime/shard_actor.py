@@ -99,7 +99,7 @@ class ShardActor:
             )
             replica = self._process.replica
             self._buffers = VersionBuffers(replica.shard.sent, setup.shared_memory)
-            replica.keep = self._buffers.keep
+            replica.place, replica.keep = self._buffers.place, self._buffers.keep
             self._reader = PayloadReader(sent.opening.shard)
             self._peers: dict[int, _Peer] = {}
             self._lives: dict[int, tuple[int, int]] = {}
