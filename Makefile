@@ -3,23 +3,31 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test stress lint format help
+.PHONY: demo test coverage stress lint format help
 
 help:
-	@echo "make demo    compare six rules on real MNIST with 16 simulated workers"
-	@echo "make test    lint, type-check and test"
-	@echo "make stress  the long repetitions that make test leaves out"
-	@echo "make lint    only lint and type-check"
-	@echo "make format  rewrite the code in the project's format"
+	@echo "make demo      compare six rules on real MNIST with 16 simulated workers"
+	@echo "make test      lint, type-check and test"
+	@echo "make coverage  test, and list the lines that no test runs"
+	@echo "make stress    the long repetitions that make test leaves out"
+	@echo "make lint      only lint and type-check"
+	@echo "make format    rewrite the code in the project's format"
 
 demo: $(READY)
 	$(BIN)/tardigrad demo
 
 # One thread each: tests start processes of their own, and threads that wait for a core spin.
-test stress: export OMP_NUM_THREADS = 1
+test coverage stress: export OMP_NUM_THREADS = 1
 
 test: lint
 	$(BIN)/python -m pytest -m "not stress"
+
+# Processes that tests start are measured too, but for those that they kill.
+coverage: $(READY)
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m "not stress" --timeout=1200
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 stress: $(READY)
 	$(BIN)/python -m pytest -m stress

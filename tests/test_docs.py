@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from tardigrad.cli import main
@@ -103,10 +104,11 @@ def check_yaml(text: str) -> None:
 
 def check_options(text: str) -> None:
     ray = pytest.importorskip("ray.scripts.scripts").cli.commands
-    ours = get_command(app).commands
+    ours = get_command(app)
+    assert isinstance(ours, TyperGroup)
     for found in re.finditer(r"\b(ray|tardigrad) ([a-z-]+)( [^#'\n]*)?", text):
         program, name, rest = found[1], found[2], found[3] or ""
-        commands = ray if program == "ray" else ours
+        commands = ray if program == "ray" else ours.commands
         assert name in commands, found[0]
         known = {o for p in commands[name].params for o in (*p.opts, *p.secondary_opts)}
         assert set(re.findall(r"--[a-z-]+", rest)) <= known, found[0]

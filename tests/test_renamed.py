@@ -32,6 +32,7 @@ def test_a_moved_module_is_the_same_and_keeps_its_name() -> None:
     assert old.Spec is new.Spec
     for name in ("experiment", "experiment.spec"):
         module = importlib.import_module(f"tardigrad.{name}")
+        assert module.__spec__ is not None
         assert module.__spec__.name == module.__name__ == f"tardigrad.{name}"
 
 

@@ -2,25 +2,30 @@
 
 import json
 import statistics
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli
 
 import tardigrad
+from tardigrad.bench import BENCHMARKS
 from tardigrad.cli import compare as compares
 from tardigrad.cli import demo as demos
 from tardigrad.cli.listing import LISTS
 from tardigrad.cli.progress import Watcher
 from tardigrad.clusters import CLUSTERS
+from tardigrad.core.result_table import ResultTable
 from tardigrad.engine import Tick
 from tardigrad.experiment import Outcome, Spec, entries
 from tardigrad.policies import POLICIES
 from tardigrad.rules import RULES
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import TASKS
+from tardigrad.tasks import data as data_sets
+from tests.cli.command_line import Cli
 
 
 def outcomes(folder: str) -> list[dict[str, Any]]:
@@ -91,14 +96,14 @@ def test_lists_and_tables_stand_inside_a_compared_rule(cli: Cli) -> None:
 def test_a_stopped_comparison_keeps_what_had_ended(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = compares._tell
+    tell = compares.tell_outcome
 
     def stop_after_two(outcome: Outcome, seeds: int) -> None:
         tell(outcome, seeds)
         if outcome.label == "fasgd":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(compares, "_tell", stop_after_two)
+    monkeypatch.setattr(compares, "tell_outcome", stop_after_two)
     said = cli("compare", "small.toml", "--rules", "sgd,fasgd,adam", "updates=16")
     assert said.code == 130
     assert "runs/small-compare holds the 2 runs that had ended" in said.err
@@ -109,7 +114,12 @@ def test_a_stopped_comparison_keeps_what_had_ended(
 @pytest.mark.parametrize("what", LISTS)
 def test_every_name_is_listed_with_a_line(cli: Cli, what: str) -> None:
     said = cli("list", what)
-    names = {"rules": RULES, "policies": POLICIES, "clusters": CLUSTERS, "tasks": TASKS}
+    names: dict[str, Iterable[str]] = {
+        "rules": RULES,
+        "policies": POLICIES,
+        "clusters": CLUSTERS,
+        "tasks": TASKS,
+    }
     lines = [line for line in said.out.splitlines() if not line.startswith(" ")]
     assert [line.split()[0] for line in lines] == list(names.get(what, LISTS[what].makers))
     assert all(len(line.split()) > 1 for line in lines), lines
@@ -164,7 +174,9 @@ def test_the_demo_compares_eight_ways_on_the_same_draws(
     assert all(o["records"][-1]["samples"] == 64 * 16 for o in found)
     spec = demos.demo_spec(64)
     alone, together, asynchronous, *_ = (
-        entry.spec.make_schedule() for entry in demos.demo_entries(spec, 64)
+        made
+        for entry in demos.demo_entries(spec, 64)
+        if (made := entry.spec.make_schedule()) is not None
     )
     times = steps(asynchronous)
     assert steps(alone)[0][:4] == pytest.approx(times[0][:4], rel=1e-12)
@@ -199,16 +211,56 @@ def test_the_bar_waits_and_then_tells_rate_loss_and_delay(monkeypatch: pytest.Mo
     console = Console(force_terminal=True, width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     monkeypatch.setattr(progress, "err", console)
     clock = iter([-9.0, 0.0, 1.0, 1.9, 2.5, 4.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     watcher = Watcher("a run").begin(Schedule.from_order([0, 1, 0, 1], 2))
     watcher(Tick(1, 4, 0.5))
     watcher(Tick(2, 4, 0.5))
-    assert watcher._progress is None
+    assert console.export_text() == ""
     watcher(Tick(3, 4, 0.25))
-    assert watcher._progress is not None
     watcher(Tick(4, 4, 0.125))
-    watcher._progress.refresh()
-    facts = watcher._progress.tasks[0].fields["facts"]
-    assert facts == "1 updates/s  loss 0.125  mean delay 0.8"
     watcher.close()
+    shown = console.export_text().split()
+    assert shown[:2] == ["a", "run"]
+    assert shown[-7:] == ["1", "updates/s", "loss", "0.125", "mean", "delay", "0.8"]
     console.file.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("bench schedule --device cpu", "the benchmark 'schedule' has no --device: leave it out"),
+        ("reproduce psp-times --updates 9", "psp-times does not take --updates"),
+        ("run small.toml --impose", "--address and --impose are for runs on Ray: add --on ray"),
+    ],
+)
+def test_an_option_that_means_nothing_here_is_refused(cli: Cli, words: str, told: str) -> None:
+    said = cli(*words.split())
+    assert said.code == 2
+    assert told in said.err
+
+
+def test_bench_prints_json_on_request(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ResultTable("a title", ("what", "how much"), (("this", 1.5), ("that", None)))
+    monkeypatch.setitem(BENCHMARKS, "schedule", lambda: found)
+    said = cli("bench", "schedule", "--json")
+    assert json.loads(said.out)["rows"] == [
+        {"what": "this", "how much": 1.5},
+        {"what": "that", "how much": None},
+    ]
+
+
+def test_rates_are_listed_under_their_name_of_0_1_with_a_warning(cli: Cli) -> None:
+    said = cli("list", "schedules")
+    assert said.out == cli("list", "rates").out
+    assert "warning: learning rates are listed by tardigrad list rates" in said.err
+
+
+def test_data_fetch_tells_where_it_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(name: str, force: bool, progress: Callable[[str], None]) -> Path:
+        progress(f"trying {name}, {force}")
+        return Path("here/mnist.bin")
+
+    monkeypatch.setattr(data_sets, "fetch", fetch)
+    said = cli("data", "fetch", "mnist", "--force")
+    assert "trying mnist, True" in said.err
+    assert "mnist is in here/mnist.bin" in said.out

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import started
 from safetensors.numpy import load_file
+
+from tests.cli.command_line import started
 
 SPEC = """
 updates = 1200

@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import Cli
 
 from tardigrad.bench.schedule import bench_schedule
-from tardigrad.clusters import Absence
+from tardigrad.clusters import Absence, TimedCluster
 from tardigrad.experiment import Spec
 from tardigrad.plan.studies.backup_workers import backup_workers
 from tardigrad.plan.studies.gap_aware_speedup import gap_aware_speedup
 from tardigrad.plan.studies.layer_staleness import layer_staleness
 from tardigrad.plan.studies.psp_times import psp_times
+from tests.cli.command_line import Cli
 
 
 def test_plan_writes_an_experiment_that_runs(cli: Cli) -> None:
@@ -56,7 +56,9 @@ def test_what_is_recommended_runs_from_anywhere(
     said = cli("run", os.path.relpath(written), "updates=5")
     assert said.code == 0, said.err
     kept = Spec.load(written)
-    assert (kept.seed, kept.shards, kept.make_cluster().absences) == (3, 2, (Absence(3, 50.0),))
+    cluster = kept.make_cluster()
+    assert isinstance(cluster, TimedCluster)
+    assert (kept.seed, kept.shards, cluster.absences) == (3, 2, (Absence(3, 50.0),))
 
 
 NETWORK = """

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import Cli
 from safetensors.torch import load_file
 
 import tardigrad as tg
@@ -15,6 +14,7 @@ from tardigrad.engine import Tick
 from tardigrad.engine.checkpoint import load_checkpoint
 from tardigrad.experiment import Spec, run
 from tardigrad.recording.folder import RunFolder
+from tests.cli.command_line import Cli
 
 
 def test_a_run_is_a_folder(cli: Cli) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Cli, started
 from PIL import Image
 
 from tardigrad.experiment import Spec, points, read_toml, run, sweep
 from tardigrad.report.sweep import Sweep
-from tardigrad.report.sweep_figure import _along, _ceiling
+from tardigrad.report.sweep_figure import ceiling_of, x_axis_of
+from tests.cli.command_line import Cli, started
 
 BOWL = """
 updates = 48
@@ -241,7 +241,7 @@ def test_a_point_that_runs_away_does_not_flatten_the_figure(cli: Cli, bowl: Path
     first = [point.records[0][loaded.loss] for point in loaded.points]
     assert [point.diverged for point in loaded.points] == [False, False, False]
     assert loaded.points[-1].final(loaded.loss) > 1e6 * max(first)
-    assert _ceiling(loaded) == 10 * max(first)
+    assert ceiling_of(loaded) == 10 * max(first)
 
 
 def test_policies_are_compared_with_the_work_and_the_time_they_took(cli: Cli) -> None:
@@ -281,5 +281,5 @@ def test_curves_of_policies_are_drawn_against_time(cli: Cli) -> None:
     policies, rates = Sweep.load("runs/small-sweep"), Sweep.load("rates")
     assert policies is not None
     assert rates is not None
-    assert _along(policies) == ("time_s", "virtual time (s)")
-    assert _along(rates) == ("update", "updates")
+    assert x_axis_of(policies) == ("time_s", "virtual time (s)")
+    assert x_axis_of(rates) == ("update", "updates")

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import Cli
 from rich.console import Console
 
 import tardigrad as tg
@@ -22,6 +21,7 @@ from tardigrad.cli.table import Table
 from tardigrad.core.result_table import ResultTable
 from tardigrad.experiment.real import real_beside_simulated
 from tardigrad.plan.studies import STUDIES
+from tests.cli.command_line import Cli
 
 WIDTHS = (20, 40, 60, 80, 90, 120, 200)
 
@@ -84,7 +84,7 @@ def check_whole(table: Table) -> None:
 def test_no_width_loses_a_label_or_a_digit(
     which: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = []
+    tables: list[Table] = []
     print_ = out.print
 
     def keeping(*things: Any, **options: Any) -> None:
@@ -108,7 +108,7 @@ def test_a_real_run_beside_the_simulation() -> None:
     cluster = tg.Gamma(workers=4, heterogeneous=True)
     made = [tg.schedule(tg.Async(), cluster, 400, seed) for seed in range(3)]
     found = real_beside_simulated(*made)
-    rows = [[shown._cell(cell) for cell in row] for row in found.rows]
+    rows = [[shown.cell_text(cell) for cell in row] for row in found.rows]
     check_whole(Table(found.columns, rows, found.keys))
     assert "" not in found.data()["rows"][0]
 

@@ -1,11 +1,14 @@
 """Time models: their distributions against theory, and draws by key alone."""
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tardigrad.clusters import (
+    Absence,
     Constant,
     Exponential,
     Gamma,
@@ -20,7 +23,7 @@ MANY = 20_000
 
 
 @pytest.fixture(name="trace")
-def trace_file(tmp_path):
+def trace_file(tmp_path: Path) -> str:
     path = tmp_path / "times.csv"
     path.write_text("worker,step_s\n0,1.0\n0,2.0\n1,5.0\n")
     return str(path)
@@ -41,7 +44,7 @@ def clusters(trace: str) -> list[TimedCluster]:
     ]
 
 
-def test_a_step_time_depends_on_worker_and_step_alone(trace):
+def test_a_step_time_depends_on_worker_and_step_alone(trace: str) -> None:
     for cluster in clusters(trace):
         times = cluster.realise(seed=3)
         workers, steps = np.arange(cluster.workers), np.arange(50)
@@ -54,7 +57,7 @@ def test_a_step_time_depends_on_worker_and_step_alone(trace):
         assert np.array_equal(again.step_s(1, steps), table[1])
 
 
-def test_another_worker_changes_nobody_elses_times():
+def test_another_worker_changes_nobody_elses_times() -> None:
     for make in (Gamma, Exponential, LogNormal, Pareto, Stragglers):
         few = make(workers=3).realise(5).step_s(np.arange(3)[:, None], np.arange(20))
         more = make(workers=9).realise(5).step_s(np.arange(3)[:, None], np.arange(20))
@@ -76,34 +79,33 @@ def test_another_worker_changes_nobody_elses_times():
         (Stragglers(workers=2, straggle=0.2, least_extra_s=9.0, burst=0.0), 5.0, 0.2),
     ],
 )
-def test_tails(cluster, over, share):
+def test_tails(cluster: TimedCluster, over: float, share: float) -> None:
     drawn = cluster.realise(1).step_s(1, np.arange(MANY))
     band = 4 * math.sqrt(share * (1 - share) / MANY)
     assert abs((drawn > over).mean() - share) < band
 
 
-def test_lognormal_has_the_mean_and_variation_asked_for():
+def test_lognormal_has_the_mean_and_variation_asked_for() -> None:
     drawn = LogNormal(workers=1, mean_s=4.0, variation=0.3).realise(0).step_s(0, np.arange(MANY))
     assert abs(drawn.mean() - 4.0) < 4 * 1.2 / math.sqrt(MANY)
     assert abs(drawn.std() / drawn.mean() - 0.3) < 0.01
 
 
-def test_gamma_tails_are_the_published_ones():
+def test_gamma_tails_are_the_published_ones() -> None:
     """Over 1.25 × the mean: 1% homogeneous (of the realised mean), 27.9% heterogeneous."""
     homogeneous = Gamma(workers=1000).realise(0)
     drawn = homogeneous.step_s(np.arange(1000)[:, None], np.arange(200))
-    realised = homogeneous.means[0]
-    assert abs((drawn > 1.25 * realised).mean() - 0.0099) < 0.001
+    assert abs((drawn > 1.25 * drawn.mean()).mean() - 0.0099) < 0.001
     heterogeneous = Gamma(workers=40_000, heterogeneous=True).realise(0)
     drawn = heterogeneous.step_s(np.arange(40_000), 0)
     assert abs((drawn > 1.25 * 128).mean() - 0.278) < 4 * math.sqrt(0.278 * 0.722 / 40_000)
 
 
-def test_stragglers_come_together_where_bursts_are_asked_for():
-    def spread(burst):
+def test_stragglers_come_together_where_bursts_are_asked_for() -> None:
+    def spread(burst: float) -> float:
         times = Stragglers(workers=100, straggle=0.02, least_extra_s=50, burst=burst).realise(0)
         late = times.step_s(np.arange(100)[:, None], np.arange(4000)) > 25
-        return late.sum(axis=0).var() / late.sum(axis=0).mean()
+        return float(late.sum(axis=0).var() / late.sum(axis=0).mean())
 
     # Poisson counts have variance = mean; with a Γ factor it is mean · (1 + mean · burst²).
     assert abs(spread(0.0) - 1.0) < 0.1
@@ -123,6 +125,24 @@ def test_stragglers_come_together_where_bursts_are_asked_for():
         (lambda: Stragglers(workers=2, straggle=1.5), "straggle"),
     ],
 )
-def test_bad_arguments_are_named(make, field):
+def test_bad_arguments_are_named(make: Callable[[], object], field: str) -> None:
     with pytest.raises(ValueError, match=field):
         make()
+
+
+@pytest.mark.parametrize(
+    ("returns_s", "again_s", "told"),
+    [
+        (9.0, 3.0, r"leaves at 3 s, but by another it is away from 2 s to 9 s"),
+        (9.0, 9.0, "leaves at 9 s"),  # which of the two would come first?
+        (None, 30.0, "for good"),
+    ],
+)
+def test_a_worker_that_is_away_cannot_leave(
+    returns_s: float | None, again_s: float, told: str
+) -> None:
+    first, again = Absence(1, 2.0, returns_s), Absence(1, again_s, 40.0)
+    for absences in ((first, again), (again, Absence(0, 1.0), first)):
+        with pytest.raises(ValueError, match=told):
+            Constant(workers=2, absences=absences)
+    Constant(workers=2, absences=(Absence(1, 2.0, 9.0), Absence(1, 9.1), Absence(0, 3.0, 4.0)))

@@ -1,18 +1,20 @@
 """Measured times: resampled per worker; what is wrong with a file is told with its line."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tardigrad.clusters import Trace
 
 
-def trace(tmp_path, text: str, workers: int = 0) -> Trace:
+def trace(tmp_path: Path, text: str, workers: int = 0) -> Trace:
     path = tmp_path / "times.csv"
     path.write_text(text)
     return Trace(path=str(path), workers=workers)
 
 
-def test_each_worker_takes_its_own_times(tmp_path):
+def test_each_worker_takes_its_own_times(tmp_path: Path) -> None:
     text = "worker,step_s,host\n0,1.0,a\n1,5.0,b\n0,2.0,a\n1,6.0,b\n1,7.0,b\n"
     cluster = trace(tmp_path, text)
     assert cluster.workers == 2
@@ -23,12 +25,12 @@ def test_each_worker_takes_its_own_times(tmp_path):
     assert abs((second == 6.0).mean() - 1 / 3) < 0.04
 
 
-def test_a_small_trace_serves_a_larger_cluster(tmp_path):
+def test_a_small_trace_serves_a_larger_cluster(tmp_path: Path) -> None:
     cluster = trace(tmp_path, "worker,step_s\n0,1.0\n1,5.0\n", workers=5)
     assert cluster.realise(0).step_s(np.arange(5), 0).tolist() == [1.0, 5.0, 1.0, 5.0, 1.0]
 
 
-def test_one_column_serves_all(tmp_path):
+def test_one_column_serves_all(tmp_path: Path) -> None:
     cluster = trace(tmp_path, "step_s\n1.5\n2.5\n", workers=3)
     drawn = cluster.realise(0).step_s(np.arange(3)[:, None], np.arange(50))
     assert set(drawn.ravel()) == {1.5, 2.5}
@@ -50,11 +52,19 @@ def test_one_column_serves_all(tmp_path):
         ("worker,step_s\n0,1.0\n2,1.0\n", "none for worker 1"),
     ],
 )
-def test_broken_files_are_refused_with_their_line(tmp_path, text, message):
+def test_broken_files_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         trace(tmp_path, text)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no file .*nowhere\.csv"):
         Trace(path=str(tmp_path / "nowhere.csv"))
+
+
+def test_what_is_no_text_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "times.csv").write_bytes(b"worker,step_s\n0,\xff\n")
+    with pytest.raises(ValueError, match=r"times\.csv cannot be read as a CSV file: .*utf-8"):
+        Trace(path=str(tmp_path / "times.csv"))
+    with pytest.raises(ValueError, match="cannot be read as a CSV file"):
+        Trace(path=str(tmp_path))

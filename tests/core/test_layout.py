@@ -1,6 +1,7 @@
 """Where tensors lie in the flat vector, and how shards divide it."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -77,6 +78,6 @@ def test_a_lucky_slice_counts_as_whole_tensors() -> None:
         (2, "layer", "shard_by must be 'slice' or 'tensor', got 'layer'"),
     ],
 )
-def test_an_impossible_division_is_refused(shards, by, message) -> None:
+def test_an_impossible_division_is_refused(shards: int, by: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sharding.divide(LAYOUT, shards, by)

@@ -2,7 +2,11 @@
 
 import functools
 import importlib
+import os
+import statistics
+import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +43,7 @@ if __name__ == "__main__":
     tg.simulate(tg.tasks.quadratic(), halved(0.1), cluster=tg.Gamma(workers=2))
     tg.train(tg.tasks.quadratic(), tg.rules.adam(0.1))
 """
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tg.__file__).parents[1])}
 HELPER = "def half(x):\n    return x / 2\n"
 
 
@@ -171,3 +176,57 @@ def test_what_was_typed_in_is_never_taken_for_the_same() -> None:
     one, other = (used_code(space["grad"]) for space in spaces)
     assert one == {"__console__.grad": UNKNOWN}
     assert changes(one, other) == ["__console__.grad has no source file to compare"]
+
+
+def test_a_file_that_no_longer_parses_is_known_by_its_digest(own: Path) -> None:
+    rule = the("own_rule").halved(0.1)
+    before = used_code(rule)
+    (own / "own_rule.py").write_text("def halved(lr:\n")
+    here = used_code(rule)
+    assert "own_rule.py has changed" in changes(before, here)
+
+
+def test_a_name_that_a_function_gets_later_is_no_code_yet() -> None:
+    def make() -> tuple[Any, Any]:
+        def grad(view: torch.Tensor, worker: int, step: int) -> torch.Tensor:
+            return later(view)
+
+        early = set(used_code(grad))
+        later = halves
+        return early, set(used_code(grad))
+
+    def halves(view: torch.Tensor) -> torch.Tensor:
+        return view / 2
+
+    early, late = make()
+    assert early == late  # both of this file
+    assert any(name.endswith("test_used_code.py") for name in early)
+
+
+def test_a_function_of_pythons_own_library_is_no_code_of_the_run() -> None:
+    assert used_code(statistics.fmean) == {}
+
+
+def test_a_script_goes_by_the_name_of_its_file(tmp_path: Path) -> None:
+    """As `__main__` it would be another file to whoever imports it."""
+    script = tmp_path / "own_script.py"
+    script.write_text(
+        "from tardigrad.core.used_code import used_code\n"
+        "def grad(view, worker, step):\n    return view\n"
+        "print(*used_code(grad))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, env=ENVIRONMENT
+    )
+    assert "own_script.py" in done.stdout.split()
+    assert "__main__" not in done.stdout
+
+
+def test_a_class_of_a_module_loaded_by_hand_is_found_by_its_methods(tmp_path: Path) -> None:
+    file = tmp_path / "by_hand.py"
+    file.write_text("class Own:\n    def value(self):\n        return 1\n")
+    module = types.ModuleType("by_hand")
+    exec(compile(file.read_text(), str(file), "exec"), vars(module))
+    before = used_code(module.Own())
+    file.write_text(file.read_text().replace("1", "2"))
+    assert changes(before, used_code(module.Own())) == ["by_hand.py has changed"]

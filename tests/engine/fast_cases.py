@@ -24,7 +24,7 @@ RULE_CASES: dict[str, Rule] = {
     "delay_adaptive": tg.rules.delay_compensated(lr=0.05, adaptive=True, momentum=0.5),
     "gap_layer": tg.rules.gap_aware(lr=0.05, per="layer"),
     "gap_global": tg.rules.gap_aware(lr=0.05, per="global"),
-    "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),  # type: ignore[arg-type]
+    "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),
     "cosine": tg.rules.adam_ga(lr=cosine(0.05, over=2, by="epochs")),
 }
 POLICY_CASES: dict[str, tuple[Any, Any, int]] = {
@@ -46,7 +46,7 @@ def task(
     """A perceptron 12-9-3 on keyed data."""
 
     def make() -> nn.Module:
-        middle = [nn.BatchNorm1d(9)] if batch_norm else []
+        middle: list[nn.Module] = [nn.BatchNorm1d(9)] if batch_norm else []
         middle += [nn.Dropout(0.5)] if dropout else []
         # Before BatchNorm a bias has no gradient but rounding, which Adam would make steps of.
         first = nn.Linear(12, 9, bias=not batch_norm)

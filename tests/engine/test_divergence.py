@@ -122,9 +122,7 @@ def rooted() -> ModuleTask:
 def test_a_module_whose_loss_is_finite_and_its_gradient_not() -> None:
     made, task = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=400), rooted()
     chosen = task.indices_of(made.worker, made.step, range(made.rows))[:, 0]
-    assert F.cross_entropy(
-        task._module(task.data.train.inputs[17:18]), torch.tensor([2])
-    ).isfinite()
+    assert F.cross_entropy(task.module(task.data.train.inputs[17:18]), torch.tensor([2])).isfinite()
     first = next(u for u, row in enumerate(made.group_rows.tolist()) if chosen[row] == 17)
     expected = (first, int(made.worker[made.group_rows[first]]), "a gradient")
     limits = tg.Limits(chunk=8)
@@ -139,4 +137,4 @@ def test_the_last_update_of_a_run_is_looked_at_too() -> None:
     first = next(u for u, row in enumerate(made.group_rows.tolist()) if chosen[row] == 17)
     ends = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=first + 1)
     for engine in ("exact", "fast"):
-        assert told(lambda e=engine: tg.execute(ends, task, sgd(0.01), e))[0] == first  # type: ignore[misc]
+        assert told(lambda e=engine: tg.execute(ends, task, sgd(0.01), e))[0] == first

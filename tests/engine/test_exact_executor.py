@@ -209,7 +209,9 @@ def test_a_loss_that_is_no_number_stops_the_run(what: float, tmp_path: Path) -> 
 def test_records_and_ticks() -> None:
     """Evaluated at the start, every 4 updates and at the end; a tick after each update."""
     task = tg.FunctionTask(
-        START, lambda view, worker, step: (view.sum(), view), evaluate=lambda p: {"sum": p.sum()}
+        START,
+        lambda view, worker, step: (view.sum(), view),
+        evaluate=lambda p: {"sum": float(p.sum())},
     )
     made = tg.schedule(tg.Async(), tg.Gamma(workers=2), 10)
     ticks: list[Any] = []

@@ -1,6 +1,7 @@
 """The fast engine's promises: same bits however it is cut or resumed, and refusals before a run."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 from torch import Tensor, nn
 
 import tardigrad as tg
@@ -24,6 +24,7 @@ from tardigrad.engine.kernels import cpp
 from tardigrad.rules import Now, Optimizer, Rule, Signal
 from tardigrad.tasks import ModuleTask, quadratic
 from tardigrad.tasks.module import initialised
+from tests.engine.fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 
 UPDATES = 150
 
@@ -190,7 +191,7 @@ class Rough(Optimizer[tuple[()], tuple[()]]):
         self.how = how
 
     def step(
-        self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: list[Signal], now: Now
+        self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: Sequence[Signal], now: Now
     ) -> Any:
         grad = signals[0].first
         if self.how == "in place":
@@ -203,7 +204,7 @@ class Rough(Optimizer[tuple[()], tuple[()]]):
 @pytest.mark.parametrize("how", ["in place", "random"])
 def test_a_rule_that_is_not_pure_is_refused(how: str) -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
-    rule = Rule(0.1, Rough(how))  # type: ignore[arg-type]
+    rule = Rule(0.1, Rough(how))
     with pytest.raises(ValueError, match="the rule is not pure"):
         run(schedule, rule, "fast")
 
@@ -211,7 +212,7 @@ def test_a_rule_that_is_not_pure_is_refused(how: str) -> None:
 def test_a_rule_that_cannot_be_traced_updates_one_by_one() -> None:
     lines: list[str] = []
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=50)
-    rule = Rule(0.1, Rough("float"))  # type: ignore[arg-type]
+    rule = Rule(0.1, Rough("float"))
     fast = run(schedule, rule, "fast", say=lines.append)
     exact = run(schedule, rule, "exact")
     assert "updates one by one" in lines[0]

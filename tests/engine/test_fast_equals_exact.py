@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 
 import tardigrad as tg
 from tardigrad.engine.fast.gradients import Batched, NotBatchable, check_batchable
 from tardigrad.tasks import Turn
+from tests.engine.fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 
 UPDATES = 200
 
@@ -99,7 +99,7 @@ def test_workers_that_leave_take_their_rows_with_them() -> None:
     order = schedule.worker[schedule.group_rows][keep].tolist()
     left = tg.Schedule.from_order(order, num_workers=4)
     at = int(keep[: UPDATES // 2].sum())
-    changed = {
+    changed: dict[str, Any] = {
         "member_worker": np.array([2]),
         "member_joined": np.array([0]),
         "member_time_s": left.group_time_s[at : at + 1],

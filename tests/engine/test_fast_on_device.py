@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fast_cases import POLICY_CASES, RULE_CASES, run, task
-from test_fast_engine import Stop, bits, stop_after
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import tardigrad as tg
 from tardigrad.tasks import ModuleTask
 from tardigrad.tasks.module import initialised
+from tests.engine.fast_cases import POLICY_CASES, RULE_CASES, run, task
+from tests.engine.test_fast_engine import Stop, bits, stop_after
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 

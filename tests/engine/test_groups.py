@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fast_cases import POLICY_CASES, RULE_CASES, run, task
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,6 +17,7 @@ from tardigrad.engine.fast.stream import Stream
 from tardigrad.rules import Correction, Now, Push, Rule, Sgd, Signal
 from tardigrad.tasks import TASKS, Data, ModuleTask, Split, Turn
 from tardigrad.tasks.module import initialised
+from tests.engine.fast_cases import POLICY_CASES, RULE_CASES, run, task
 
 SYNC = (tg.Sync(), tg.Gamma(workers=4))
 
@@ -58,7 +58,7 @@ def test_a_class_that_comes_late_and_weighs_more_is_not_overlooked() -> None:
     assert len(rare) == 6
     targets[rare] = 2
     data = Data(Split(of.data.train.inputs, targets))
-    other = ModuleTask(of._module, weighted, data, 5, dtype="float64")
+    other = ModuleTask(of.module, weighted, data, 5, dtype="float64")
     assert first_of_each(schedule, of, RULE_CASES["sgd"]) is not None
     assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
     assert close_to_exact(schedule, RULE_CASES["sgd"], other)
@@ -68,7 +68,7 @@ def test_a_class_that_comes_late_and_weighs_more_is_not_overlooked() -> None:
     "loss", [nn.CrossEntropyLoss(), lambda outputs, targets: F.cross_entropy(outputs, targets)]
 )
 def test_a_loss_of_ones_own_leaves_the_round_as_it_is(loss: Any) -> None:
-    other = ModuleTask(task()._module, loss, task().data, 5, dtype="float64")
+    other = ModuleTask(task().module, loss, task().data, 5, dtype="float64")
     assert first_of_each(tg.schedule(*SYNC, updates=10), other, RULE_CASES["sgd"]) is None
 
 
@@ -118,9 +118,9 @@ class Huge(Correction[Any, Any]):
 
 
 def test_a_rule_that_differs_for_large_gradients_alone_is_not_overlooked() -> None:
-    of, rule = task(), Rule(1e-9, Sgd(), Huge())  # type: ignore[arg-type]
+    of, rule = task(), Rule(1e-9, Sgd(), Huge())
     scaled = Data(Split(of.data.train.inputs * 2e7, of.data.train.targets))
-    large = ModuleTask(of._module, "cross_entropy", scaled, 5, dtype="float64")
+    large = ModuleTask(of.module, "cross_entropy", scaled, 5, dtype="float64")
     schedule = tg.schedule(*SYNC, updates=40)
     grads = [large.gradient(large.start(), Turn(w, 0, w)).grad for w in range(4)]
     assert any(grad.abs().max() > 1e6 for grad in grads)
@@ -133,7 +133,7 @@ def test_samples_that_the_loss_leaves_out_leave_the_round_as_it_is() -> None:
     labels = of.data.train.targets.clone()
     labels[-1] = -100
     data = Data(Split(of.data.train.inputs, labels))
-    other = ModuleTask(of._module, "cross_entropy", data, 5, dtype="float64")
+    other = ModuleTask(of.module, "cross_entropy", data, 5, dtype="float64")
     schedule = tg.schedule(*SYNC, updates=60)
     assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
     assert close_to_exact(schedule, RULE_CASES["sgd"], other)

@@ -25,9 +25,11 @@ CASES: dict[str, Rule] = {
     "delay_server": tg.rules.delay_compensated(lr=0.1, adaptive=True, mean_square="server"),
     "gap_tentative": tg.rules.gap_aware(lr=0.1, step="tentative", tolerance=0.5),
     "staleness_gradient": tg.rules.staleness_aware(lr=0.1, on="gradient", staleness="max_one"),
-    "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),  # type: ignore[arg-type]
+    "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),
     "cosine": tg.rules.adam_ga(lr=cosine(0.1, over=UPDATES)),
 }
+
+Buffers = tuple[Tensor, list[Tensor], list[Tensor], Tensor]
 
 
 class Both:
@@ -56,7 +58,7 @@ class Both:
         self.views = [self.theta] * WORKERS
         self.read = [0] * WORKERS
 
-    def buffers(self) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
+    def buffers(self) -> Buffers:
         """θ, state, own rows and views as the kernel holds them, copied from the shard."""
         shard = self.shard
         states = [t.clone() for t in named(shard.state, "").values() if t.numel()]
@@ -64,7 +66,7 @@ class Both:
         owns = [torch.stack(column) for column in zip(*rows, strict=True)]
         return shard.theta.clone(), states, owns, torch.stack(self.views)
 
-    def window(self, begin: int, end: int, buffers: tuple) -> None:
+    def window(self, begin: int, end: int, buffers: Buffers) -> None:
         theta, states, owns, views = buffers
         self.kernel.run(
             theta, states, owns, self.pieces, views, self.rows, self.coefficients, begin, end
@@ -76,7 +78,7 @@ class Both:
         self.read[i], self.views[i] = shard.version, shard.sent
 
 
-def flat(buffers: tuple) -> Tensor:
+def flat(buffers: Buffers) -> Tensor:
     theta, states, owns, views = buffers
     return torch.cat([t.reshape(-1) for t in (theta, *states, *owns, views)])
 
@@ -138,7 +140,7 @@ class OnGpu(Both):
         self.grads_gpu, self.rows_gpu = self.grads.cuda(), self.rows.cuda()
         self.coefficients_gpu = self.coefficients.cuda()
 
-    def window(self, begin: int, end: int, buffers: tuple) -> None:
+    def window(self, begin: int, end: int, buffers: Buffers) -> None:
         theta, states, owns, views = buffers
         there = [theta.cuda(), *(t.cuda() for t in (*states, *owns)), views.cuda()]
         moved_theta, *rest, moved_views = there

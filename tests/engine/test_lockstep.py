@@ -3,18 +3,21 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import tardigrad as tg
-from tardigrad.clusters import Absence, Network
+from tardigrad.clusters import Absence, Cluster, Network
 from tardigrad.core.keys import key, uniform
 from tardigrad.core.layout import Layout
 from tardigrad.engine.lockstep import Lockstep
+from tardigrad.links.link import Link, OnDrop
+from tardigrad.policies import Policy
 from tardigrad.scheduling import traffic
-from tardigrad.tasks import quadratic
+from tardigrad.tasks import Turn, quadratic
 
 WORKERS = 4
 TASK = quadratic(30, noise=0.3, dtype="float64")
@@ -53,7 +56,7 @@ def paper(link: tg.BandwidthAware, updates: int, seed: int) -> tuple[torch.Tenso
     while version < updates:
         worker = order.next(event, np.arange(WORKERS))
         event += 1
-        grad = TASK._grad(view[worker], worker, step[worker])[1]
+        grad = TASK.gradient(view[worker], Turn(worker, step[worker], event - 1)).grad
         step[worker] += 1
         copies[0] += 1
         apply = True
@@ -101,8 +104,13 @@ def test_b_fasgd_is_the_papers_loop(link: tg.BandwidthAware) -> None:
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("policy", [tg.Async(), tg.Sync(), tg.Async(wait=False)])
-def test_c_of_zero_is_full(policy, shards: int) -> None:
-    parts = {"policy": policy, "cluster": tg.Gamma(workers=3), "updates": 60, "shards": shards}
+def test_c_of_zero_is_full(policy: Policy, shards: int) -> None:
+    parts: dict[str, Any] = {
+        "policy": policy,
+        "cluster": tg.Gamma(workers=3),
+        "updates": 60,
+        "shards": shards,
+    }
     full = tg.simulate(TASK, RULE, **parts)
     zero = tg.simulate(TASK, RULE, link=tg.BandwidthAware(), **parts)
     assert torch.equal(full.params, zero.params)
@@ -131,9 +139,9 @@ def _records(run: tg.Run) -> list[dict[str, float]]:
         tg.Gamma(workers=4, mean_s=1.0, absences=(Absence(2, 5.0, 9.0), Absence(3, 12.0))),
     ],
 )
-def test_the_finished_schedule_replays_to_the_same_bits(link, cluster) -> None:
+def test_the_finished_schedule_replays_to_the_same_bits(link: Link, cluster: Cluster) -> None:
     measured = tg.Evaluation(every=20, measures=("gap", "b_staleness"))
-    options = {"evaluation": measured, "shard_by": "tensor"}
+    options: dict[str, Any] = {"evaluation": measured, "shard_by": "tensor"}
     task = layered()
     run = tg.simulate(task, RULE, cluster=cluster, updates=80, shards=3, link=link, **options)
     again = tg.execute(run.schedule, task, RULE, **options)
@@ -159,7 +167,7 @@ def test_the_finished_schedule_replays_to_the_same_bits(link, cluster) -> None:
         (tg.RampUp(tg.Async(), 20), "average"),
     ],
 )
-def test_links_go_with_other_policies(policy, on_drop) -> None:
+def test_links_go_with_other_policies(policy: Policy, on_drop: OnDrop) -> None:
     link = tg.BandwidthAware(c_push=0.5, c_pull=0.5, on_drop=on_drop)
     run = tg.simulate(TASK, RULE, policy, tg.Gamma(workers=4), 60, shards=2, link=link)
     assert torch.equal(run.params, tg.execute(run.schedule, TASK, RULE).params)
@@ -175,9 +183,11 @@ class _Stop(Exception):
 
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("network", [None, Network(latency_s=0.4, jitter=1.0)])
-def test_a_killed_run_goes_on_to_the_same_bits(link, network, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_to_the_same_bits(
+    link: Link, network: tg.Network | None, tmp_path: Path
+) -> None:
     task = layered()
-    parts = {
+    parts: dict[str, Any] = {
         "cluster": tg.Gamma(workers=4, mean_s=1.0, network=network),
         "updates": 60,
         "shards": "tensor",
@@ -232,7 +242,7 @@ RESTLESS = {
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("case", RESTLESS)
-def test_workers_may_leave_whenever_they_like(case: str, shards: int, link) -> None:
+def test_workers_may_leave_whenever_they_like(case: str, shards: int, link: Link) -> None:
     """Also before they have ever started, and again before anything has reached them."""
     policy, absences = RESTLESS[case]
     if link.on_drop == "average" and not policy.asynchronous:
@@ -256,7 +266,11 @@ def test_workers_may_leave_whenever_they_like(case: str, shards: int, link) -> N
 
 
 def test_per_tensor_links_send_what_deviates_more_often() -> None:
-    parts = {"cluster": tg.Dispatcher(workers=4), "updates": 400, "shards": "tensor"}
+    parts: dict[str, Any] = {
+        "cluster": tg.Dispatcher(workers=4),
+        "updates": 400,
+        "shards": "tensor",
+    }
     task, sizes = layered(), np.array([4, 20, 6]) * 8
     run = tg.simulate(task, RULE, link=tg.BandwidthAware(c_pull=0.5), **parts)
     pulls = run.schedule.wire_pull == 1
@@ -310,7 +324,10 @@ def test_a_rule_without_a_deviation_is_refused() -> None:
 def test_b_staleness_is_the_change_of_the_gradient() -> None:
     """On a quadratic without noise g(view) − g(θ) = Λ (view − θ), and nothing with one worker."""
     task = quadratic(20, condition=1.0, dtype="float64")
-    options = {"updates": 50, "evaluation": tg.Evaluation(measures=("gap", "b_staleness"))}
+    options: dict[str, Any] = {
+        "updates": 50,
+        "evaluation": tg.Evaluation(measures=("gap", "b_staleness")),
+    }
     run = tg.simulate(task, tg.rules.sgd(0.05), cluster=tg.Gamma(workers=5), **options)
     assert len(run.history.b_staleness) == len(run.schedule.delays)
     gaps = np.array(run.history.gap) * np.sqrt(20)

@@ -2,7 +2,7 @@
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -64,7 +64,8 @@ def make(case: str, seed: int = 0) -> ModuleTask:
 
 
 def states() -> list[Any]:
-    name, key, *rest = np.random.get_state()  # the rest: the position, and a number in hand
+    # The rest: the position, and a number in hand.
+    name, key, *rest = cast(tuple[Any, ...], np.random.get_state())
     return [torch.get_rng_state().tolist(), random.getstate(), name, key.tolist(), rest]
 
 

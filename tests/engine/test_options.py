@@ -11,7 +11,9 @@ import tardigrad as tg
 
 MADE = tg.Schedule.from_order([0, 1] * 5, 2)
 TASK = tg.FunctionTask(
-    torch.ones(3), lambda view, worker, step: (view.sum(), view), evaluate=lambda p: {"sum": p[0]}
+    torch.ones(3),
+    lambda view, worker, step: (view.sum(), view),
+    evaluate=lambda p: {"sum": float(p[0])},
 )
 RULE = tg.rules.sgd(0.1)
 
@@ -25,13 +27,13 @@ RULE = tg.rules.sgd(0.1)
         (lambda: tg.Evaluation(splits=["tset"]), "did you mean 'test'?"),
         (lambda: tg.Evaluation(measures="gap"), r'measures is a list of names, such as \["gap"\]'),
         (lambda: tg.Evaluation(measures=["b_stalenes"]), "did you mean 'b_staleness'?"),
-        (lambda: tg.Checkpoints(every=1.5), "checkpoints: every must be a whole number"),
-        (lambda: tg.Checkpoints(5), "checkpoints: folder must be a path, got 5"),
-        (lambda: tg.Checkpoints("run", 5, "yes"), "checkpoints: resume must be True or False"),
+        (lambda: tg.Checkpoints(every=HALF), "checkpoints: every must be a whole number"),
+        (lambda: tg.Checkpoints(FIVE), "checkpoints: folder must be a path, got 5"),
+        (lambda: tg.Checkpoints("run", 5, YES), "checkpoints: resume must be True or False"),
         (lambda: tg.Checkpoints(resume=True), "resume needs the folder of the run to go on with"),
         (lambda: tg.Limits(chunk=0), "chunk must be a whole number of at least 1, got 0"),
         (lambda: tg.Limits(chunk=-3), "chunk must be a whole number"),
-        (lambda: tg.Limits(chunk=2.5), "chunk must be a whole number"),
+        (lambda: tg.Limits(chunk=HALF), "chunk must be a whole number"),
         (lambda: tg.Limits(memory_gib=0), "memory_gib must be greater than 0"),
         (lambda: tg.Limits(memory_gib=-1.0), "memory_gib must be greater than 0"),
     ],
@@ -63,8 +65,9 @@ def test_a_number_alone_is_how_often_to_evaluate(link: Any) -> None:
 def test_what_is_not_known_is_refused_by_name(link: Any) -> None:
     """Also where the schedule is made meanwhile."""
     parts: dict[str, Any] = {"cluster": tg.Gamma(workers=2), "updates": 3, "link": link}
+    parts["evaluations"] = 3
     with pytest.raises(TypeError, match="'evaluations'"):
-        tg.simulate(TASK, tg.rules.fasgd(0.1), evaluations=3, **parts)
+        tg.simulate(TASK, tg.rules.fasgd(0.1), **parts)
 
 
 OLD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from eager_graphs import eager  # noqa: F401
-from fast_cases import task as perceptron_task
 from torch import Tensor
 
 import tardigrad as tg
@@ -30,6 +28,8 @@ from tardigrad.rules import (
     Signal,
     combine,
 )
+from tests.engine.eager_graphs import eager  # noqa: F401
+from tests.engine.fast_cases import task as perceptron_task
 
 LR = 0.05
 LAYOUT = Layout(("weight", "bias", "out"), ((2, 3), (3,), (2, 2)))
@@ -78,7 +78,7 @@ class DoesAll(Does):
 
 
 class DoesLayers(Does):
-    scope = "layer"  # no such word
+    scope: Any = "layer"  # no such word
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ ALONE: dict[str, Callable[[Tensor, Push, Now, Layout], Tensor]] = {
 
 @pytest.mark.parametrize("name", TOGETHER)
 def test_who_looks_at_several_parameters_is_refused_on_several_shards(name: str) -> None:
-    rule = tg.Rule(LR, Sgd(0.5), Does(TOGETHER[name]))  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Sgd(0.5), Does(TOGETHER[name]))
     assert not_elementwise(rule, torch.float64) is not None
     for engine in ("exact", "fast"):
         with pytest.raises(ValueError, match=r'Does was not found .* scope = "parameter"'):
@@ -172,20 +172,20 @@ def test_who_looks_at_several_parameters_is_refused_on_several_shards(name: str)
 
 @pytest.mark.parametrize("name", TOGETHER)
 def test_who_looks_at_several_parameters_steps_back_in_the_fast_engine(name: str) -> None:
-    rule = tg.Rule(LR, Sgd(0.5), Does(TOGETHER[name]))  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Sgd(0.5), Does(TOGETHER[name]))
     with pytest.raises(NotElementwise):
         trace(rule, torch.float64)
     said: list[str] = []
     fast, exact = run(rule, "fast", say=said.append), run(rule)
     assert any("updates one by one: no kernel" in line for line in said)
     assert (fast - exact).abs().max() <= 1e-12
-    assert not torch.equal(exact, run(tg.Rule(LR, Sgd(0.5))))  # type: ignore[arg-type]
+    assert not torch.equal(exact, run(tg.Rule(LR, Sgd(0.5))))
 
 
 @pytest.mark.parametrize("name", ALONE)
 def test_who_treats_each_parameter_alone_need_not_say_so(name: str) -> None:
     """Whether or not there is a kernel for it."""
-    rule = tg.Rule(LR, Sgd(0.5), Does(ALONE[name]))  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Sgd(0.5), Does(ALONE[name]))
     exact = run(rule)
     assert torch.equal(exact, run(rule, shards=3))
     for shards in (1, 2):
@@ -195,7 +195,7 @@ def test_who_treats_each_parameter_alone_need_not_say_so(name: str) -> None:
 def test_reading_the_view_is_seen() -> None:
     """What the GPU's graphs keep views by."""
     for name, what in ALONE.items():
-        rule = tg.Rule(LR, Sgd(0.5), Does(what))  # type: ignore[arg-type]
+        rule = tg.Rule(LR, Sgd(0.5), Does(what))
         if not_kernel(rule):
             continue
         assert trace(rule, torch.float32).reads_view == (name == "view")
@@ -206,7 +206,7 @@ def test_reading_the_view_is_seen() -> None:
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("name", ["plain", "view"])
 def test_the_gpus_graphs_keep_the_views_that_a_rule_reads(name: str) -> None:
-    rule = tg.Rule(LR, Sgd(0.5), Does(ALONE[name]))  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Sgd(0.5), Does(ALONE[name]))
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=7, heterogeneous=True), updates=120)
     graphs = CudaGraphs(schedule, [perceptron_task()], [rule])
     graphs.prepare()
@@ -224,7 +224,7 @@ def not_kernel(rule: tg.Rule) -> bool:
 
 @pytest.mark.parametrize("optimizer", [Normed(), NormedAll(), NormedAdam()], ids=repr)
 def test_an_optimizer_with_a_norm_on_one_shard(optimizer: Any) -> None:
-    rule = tg.Rule(LR, optimizer)  # type: ignore[arg-type]
+    rule = tg.Rule(LR, optimizer)
     assert (run(rule, "fast") - run(rule)).abs().max() <= 1e-12
     many = tg.Schedule.from_order(ORDER, 3, tg.SoftSync(groups=1))
     fast, exact = (tg.execute(many, task(), rule, e).params for e in ("fast", "exact"))
@@ -235,22 +235,22 @@ def test_an_optimizer_with_a_norm_on_one_shard(optimizer: Any) -> None:
 def test_an_optimizer_with_a_norm_is_refused_on_several_shards(optimizer: Any) -> None:
     name = type(optimizer).__name__
     for correction in (tg.rules.Raw(), Gap(step="tentative"), Gap("layer", "tentative")):
-        rule = tg.Rule(LR, optimizer, correction)  # type: ignore[arg-type]
+        rule = tg.Rule(LR, optimizer, correction)
         with pytest.raises(ValueError, match=rf"{name} was not found to treat each parameter"):
             run(rule, shards=3, shard_by="tensor")
 
 
 def test_what_is_said_decides_how_shards_may_be_cut() -> None:
-    rule = tg.Rule(LR, NormedAll())  # type: ignore[arg-type]
+    rule = tg.Rule(LR, NormedAll())
     with pytest.raises(ValueError, match=r'NormedAll .*scope "model".*use shards = 1'):
         run(rule, shards=3, shard_by="tensor")
     norm = TOGETHER["norm"]
     with pytest.raises(ValueError, match=r'DoesAll .*scope "model".*use shards = 1'):
-        run(tg.Rule(LR, Sgd(), DoesAll(norm)), shards=2)  # type: ignore[arg-type]
+        run(tg.Rule(LR, Sgd(), DoesAll(norm)), shards=2)
     with pytest.raises(ValueError, match=r'DoesByTensor .*shard_by = "tensor"'):
-        run(tg.Rule(LR, Sgd(), DoesByTensor(norm)), shards=3)  # type: ignore[arg-type]
+        run(tg.Rule(LR, Sgd(), DoesByTensor(norm)), shards=3)
     with pytest.raises(ValueError, match=r"DoesLayers\.scope must be .*'tensor'"):
-        run(tg.Rule(LR, Sgd(), DoesLayers(norm)), shards=2)  # type: ignore[arg-type]
+        run(tg.Rule(LR, Sgd(), DoesLayers(norm)), shards=2)
 
 
 def by_tensor(theta: Tensor, push: Push, now: Now, layout: Layout) -> Tensor:
@@ -259,7 +259,7 @@ def by_tensor(theta: Tensor, push: Push, now: Now, layout: Layout) -> Tensor:
 
 
 def test_norms_of_tensors_survive_sharding_by_tensor() -> None:
-    rule = tg.Rule(LR, Sgd(0.5), DoesByTensor(by_tensor))  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Sgd(0.5), DoesByTensor(by_tensor))
     exact = run(rule)
     for engine in ("exact", "fast"):
         for shards in (1, 2, 3):
@@ -268,7 +268,7 @@ def test_norms_of_tensors_survive_sharding_by_tensor() -> None:
 
 
 def test_a_word_that_the_code_contradicts_is_refused() -> None:
-    rule = tg.Rule(LR, Sgd(), DoesAlone(TOGETHER["norm"]))  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Sgd(), DoesAlone(TOGETHER["norm"]))
     with pytest.raises(ValueError, match=r"DoesAlone says .* linalg_vector_norm .* shards = 1"):
         run(rule, shards=2)
 
@@ -278,14 +278,14 @@ def test_a_word_is_taken_where_the_code_cannot_be_followed() -> None:
         return push.grad / 2 if float(push.staleness) > 2 else push.grad
 
     with pytest.raises(ValueError, match=r"Does was not found .*reads numbers out of tensors"):
-        run(tg.Rule(LR, Sgd(), Does(read)), shards=2)  # type: ignore[arg-type]
-    said = tg.Rule(LR, Sgd(), DoesAlone(read))  # type: ignore[arg-type]
+        run(tg.Rule(LR, Sgd(), Does(read)), shards=2)
+    said = tg.Rule(LR, Sgd(), DoesAlone(read))
     for engine in ("exact", "fast"):
         assert (run(said, engine, shards=2) - run(said)).abs().max() <= 1e-12
 
 
 def test_a_rule_that_reads_tensors_is_refused_where_the_schedule_is_made_meanwhile() -> None:
-    rule = tg.Rule(LR, Normed(), tg.rules.Fasgd())  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Normed(), tg.rules.Fasgd())
     with pytest.raises(ValueError, match=r"Normed was not found to treat each parameter alone"):
         tg.simulate(
             task(), rule, cluster=tg.Gamma(workers=3), shards=2, link=tg.BandwidthAware(0.1)
@@ -294,13 +294,13 @@ def test_a_rule_that_reads_tensors_is_refused_where_the_schedule_is_made_meanwhi
 
 def test_a_run_on_ray_is_refused_before_it_starts() -> None:
     pytest.importorskip("ray")
-    rule = tg.Rule(LR, Normed())  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Normed())
     with pytest.raises(ValueError, match=r"Normed was not found to treat each parameter alone"):
         tg.train(task(), rule, workers=2, shards=2, updates=5)
 
 
 class Counted(NamedTuple):
-    count: Tensor
+    counted: Tensor
 
 
 @dataclass(frozen=True)
@@ -320,14 +320,14 @@ class Counts(Correction[Counted, Any]):
         return Counted(theta.new_ones(self.shape)) if self.per_worker else Nothing()
 
     def observe(self, state: Any, grad: Tensor, peek: Any, now: Now, layout: Layout) -> Any:
-        return state if self.per_worker else Counted(state.count + 1)
+        return state if self.per_worker else Counted(state.counted + 1)
 
     def correct(
         self, theta: Tensor, state: Any, own: Any, push: Push, now: Now, layout: Layout
     ) -> Any:
         kept = own if self.per_worker else state
-        grad = (push.grad / kept.count).to(theta.dtype)
-        return Signal(grad, grad), Counted(own.count + 1) if self.per_worker else own
+        grad = (push.grad / kept.counted).to(theta.dtype)
+        return Signal(grad, grad), Counted(own.counted + 1) if self.per_worker else own
 
 
 @pytest.mark.parametrize("per_worker", [False, True])
@@ -336,7 +336,7 @@ def test_numbers_that_are_not_one_for_each_parameter(
     shape: tuple[int, ...], per_worker: bool
 ) -> None:
     """No kernel may take them for a vector of parameters."""
-    rule = tg.Rule(LR, Sgd(), Counts(shape, per_worker))  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Sgd(), Counts(shape, per_worker))
     exact = run(rule)
     assert (run(rule, "fast") - exact).abs().max() <= 1e-12
     if shape == ():  # the same at every shard
@@ -347,7 +347,7 @@ def test_numbers_that_are_not_one_for_each_parameter(
 
 
 def test_numbers_of_another_type_have_no_kernel() -> None:
-    rule = tg.Rule(LR, Sgd(), Counts((-1,), dtype=torch.float32))  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Sgd(), Counts((-1,), dtype=torch.float32))
     with pytest.raises(NotElementwise):
         trace(rule, torch.float64)
     assert (run(rule, "fast") - run(rule)).abs().max() <= 1e-12

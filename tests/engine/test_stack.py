@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from eager_graphs import eager  # noqa: F401
-from fast_cases import RULE_CASES, task
 
 import tardigrad as tg
 from tardigrad.bench.loops import perceptron
@@ -23,6 +21,8 @@ from tardigrad.engine.together import drive_together
 from tardigrad.rules import Rule
 from tardigrad.tasks import Data, ModuleTask, Split, Task
 from tardigrad.tasks.module import initialised
+from tests.engine.eager_graphs import eager  # noqa: F401
+from tests.engine.fast_cases import RULE_CASES, task
 
 SCHEDULES = {
     "gamma": (tg.Async(), tg.Gamma(workers=7, heterogeneous=True)),
@@ -193,9 +193,9 @@ def test_tasks_must_differ_in_their_seed_alone() -> None:
     assert one.differs(seeded(1, hidden=8)) == "layout"
     assert one.differs(seeded(1, dtype="float32")) == "dtype"
     moved = Data(Split(one.data.train.inputs + 1, one.data.train.targets))
-    other = ModuleTask(one._module, "cross_entropy", moved, 5)
+    other = ModuleTask(one.module, "cross_entropy", moved, 5)
     assert one.differs(other) == "training data"
-    scaled = copy.deepcopy(one._module)
+    scaled = copy.deepcopy(one.module)
     scaled.register_buffer("scale", torch.ones(1))
     bigger = ModuleTask(scaled, "cross_entropy", one.data, 5)
     assert one.differs(bigger) == "what the model does not learn"

@@ -4,10 +4,10 @@ import importlib
 from pathlib import Path
 
 import pytest
-from eager_graphs import eager  # noqa: F401
 
 from tardigrad.engine.fast import stack
 from tardigrad.experiment import Outcome, points, read_toml, sweep
+from tests.engine.eager_graphs import eager  # noqa: F401
 
 SPEC = """
 updates = 60

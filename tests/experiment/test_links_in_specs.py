@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import tardigrad as tg
 from tardigrad.engine import Tick
+from tardigrad.engine.execute import Watch
 from tardigrad.experiment import Entry, Spec, outcomes, run
 from tardigrad.experiment.real import run_on_ray
 from tardigrad.recording.folder import RunFolder
@@ -41,7 +43,9 @@ def test_a_link_is_a_section_like_any_other() -> None:
         ({"link": {"name": "every", "push": 2}, "policy": "sync"}, "use an asynchronous policy"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_made(changes, message) -> None:
+def test_what_cannot_work_is_refused_before_anything_is_made(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         Spec.of(DATA | changes)
 
@@ -50,7 +54,7 @@ def test_a_run_that_makes_its_schedule_resumes_and_keeps_it(tmp_path: Path) -> N
     spec = Spec.of(DATA)
     calm = run(spec, tmp_path / "calm")
 
-    def begin(schedule):
+    def begin(schedule: tg.Schedule | None) -> Watch:
         assert schedule is None
 
         def watch(tick: Tick) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_spec import EXAMPLE, example
 
 import tardigrad as tg
 from tardigrad.clusters import CLUSTERS, Gamma
@@ -15,6 +14,7 @@ from tardigrad.policies import POLICIES
 from tardigrad.rules import RULES
 from tardigrad.rules.rates import RATES, CosineRate, WarmUpRate
 from tardigrad.tasks import TASKS
+from tests.experiment.example_spec import EXAMPLE, example
 
 
 @pytest.fixture
@@ -42,6 +42,8 @@ def test_what_the_file_says_is_what_is_built(file: Path) -> None:
     assert rule.lr == WarmUpRate(after, workers=4, over=10.0, by="updates")
     assert replace(rule, ema=None, clip_norm=None) == tg.rules.gap_aware(rule.lr, momentum=0.5)
     assert (rule.ema, rule.clip_norm) == (0.9, 2.0)
+    constant = Spec.load(file, ["rule.lr.after=0.1"]).make_rule()
+    assert constant.lr == WarmUpRate(0.1, workers=4, over=10.0, by="updates")
     schedule = spec.make_schedule()
     assert schedule == tg.schedule(tg.Async(wait=False), spec.make_cluster(), 60, seed=7)
 
@@ -138,7 +140,7 @@ MISTAKES = {
     "rule.lr=true": "rule.lr must be a number or a table",
     "rule.lr.after.lr=-1": "[rule.lr.after] lr must be greater than 0",
     "rule.lr.after.over=x": "rule.lr.after.over must be a number, got 'x'",
-    "rule.lr.after=0.1": "rule.lr.after must be a table",
+    "rule.lr.after=fast": "rule.lr.after must be a number or a table",
     "rule.lr.by=weeks": "rule.lr.by must be one of 'updates', 'samples', 'epochs'",
     "rule.ema=2": "[rule] ema must be in (0, 1)",
     "rule.clip_norm=x": "rule.clip_norm must be",

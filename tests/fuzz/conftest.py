@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fuzz_checks import COVERED
+from tests.fuzz.fuzz_checks import COVERED
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -4,17 +4,16 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import fuzz_tasks
-from fuzz_control import draw_cluster, draw_link, draw_policy
-from fuzz_draws import Draws
-from fuzz_rules import RuleDraw, draw_rule
-
 import tardigrad as tg
 from tardigrad.clusters import Cluster
 from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task
+from tests.fuzz import fuzz_tasks
+from tests.fuzz.fuzz_control import draw_cluster, draw_link, draw_policy
+from tests.fuzz.fuzz_draws import Draws
+from tests.fuzz.fuzz_rules import RuleDraw, draw_rule
 
 FEW_WORKERS, FEW_UPDATES = 3, 50
 """With more of both, some rules make a last bit grow by itself."""
@@ -64,7 +63,7 @@ class Case:
         names = sorted(set(re.findall(r"[A-Z]\w+", parts)) & set(tg.__all__))
         return f"""
 from dataclasses import replace
-from fuzz_tasks import task
+from tests.fuzz.fuzz_tasks import task
 from root_penalty import root_penalty
 from tardigrad import {", ".join([*names, "rules", "rates", "simulate"])}
 

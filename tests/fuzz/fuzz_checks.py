@@ -12,12 +12,12 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from fuzz_case import FEW_UPDATES, FEW_WORKERS, Case
-from fuzz_schedule import Facts, check_schedule, unwrapped
 
 import tardigrad as tg
 from tardigrad.clusters import TimedCluster
 from tardigrad.scheduling import traffic
+from tests.fuzz.fuzz_case import FEW_UPDATES, FEW_WORKERS, Case
+from tests.fuzz.fuzz_schedule import Facts, check_schedule, unwrapped
 
 CLOSE = 1e-9
 """How far apart the engines may be in float64, relative to the largest parameter."""
@@ -200,8 +200,8 @@ def close(fast: tg.Run | tg.Diverged, exact: tg.Run | tg.Diverged) -> None:
         mine, theirs = (np.array(getattr(run.history, name)) for run in (fast, exact))
         assert np.allclose(mine, theirs, rtol=CLOSE, atol=CLOSE * scale), f"another {name}"
     assert len(fast.buffers) == len(exact.buffers)
-    for mine, theirs in zip(fast.buffers, exact.buffers, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=CLOSE, atol=1e-12)
+    for ours, other in zip(fast.buffers, exact.buffers, strict=True):
+        torch.testing.assert_close(ours, other, rtol=CLOSE, atol=1e-12)
     assert (fast.average is None) == (exact.average is None)
     if fast.average is not None and exact.average is not None:
         _near(fast.average, exact.average, scale, "average")

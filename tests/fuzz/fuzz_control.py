@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from fuzz_draws import Draws
-
 import tardigrad as tg
 from tardigrad.clusters import Cluster
 from tardigrad.links import Link
+from tardigrad.links.budget import Direction
+from tardigrad.links.link import OnDrop
 from tardigrad.policies import Policy
+from tests.fuzz.fuzz_draws import Draws
 
 TRACE = str(Path(__file__).with_name("step_times.csv"))
 """Measured step times of three workers; means are near one second everywhere, as below."""
@@ -138,9 +139,11 @@ def draw_link(seed: int, policy: Policy) -> Link:
     if kind == 0:
         push = draw.integer(1, 3) if policy.asynchronous else 1
         return tg.Every(push=push, pull=draw.integer(1, 4))
-    on_drop = draw.choice(["reapply", "average"]) if policy.asynchronous else "reapply"
+    ways: list[OnDrop] = ["reapply", "average"]
+    on_drop = draw.choice(ways) if policy.asynchronous else "reapply"
     if kind == 1:
         c_push, c_pull = (draw.choice([0.0, draw.log_uniform(0.01, 3.0)]) for _ in range(2))
         return tg.BandwidthAware(c_push, c_pull, on_drop)
-    direction = draw.choice(["pull", "push", "both"])
+    directions: list[Direction] = ["pull", "push", "both"]
+    direction = draw.choice(directions)
     return tg.Budget(draw.uniform(20.0, 400.0), direction, on_drop)

@@ -8,8 +8,6 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fuzz_draws import Draws
-
 from root_penalty import root_penalty
 from tardigrad import rules
 from tardigrad.rules import RULES, Rule, rates
@@ -20,8 +18,10 @@ from tardigrad.rules.rates import (
     LearningRate,
     LinearRate,
     StepRate,
+    Unit,
     WarmUpRate,
 )
+from tests.fuzz.fuzz_draws import Draws
 
 COMPOSED = {
     "adam + delay compensation": "rules.Rule({lr}, rules.Adam(), rules.DelayCompensation(0.1))",
@@ -122,7 +122,8 @@ def _options(draw: Draws, name: str) -> dict[str, Any]:
 def _rate(draw: Draws, lr: float, workers: int, epochs: bool) -> float | LearningRate:
     if draw.chance(0.6):
         return lr
-    by = draw.choice(["updates", "samples", *(["epochs"] if epochs else [])])
+    units: list[Unit] = ["updates", "samples"]
+    by = draw.choice([*units, "epochs"] if epochs else units)
     over = {"updates": 20.0, "samples": 80.0, "epochs": 1.5}[by]
     after: list[LearningRate] = [
         ConstantRate(lr),

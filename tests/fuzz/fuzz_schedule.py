@@ -5,13 +5,14 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from fuzz_case import Case
 
 import tardigrad as tg
 from tardigrad.clusters import TimedCluster
+from tardigrad.clusters.network import Messages
 from tardigrad.policies import Policy
 from tardigrad.scheduling.schedule import MERGED
 from tardigrad.scheduling.validate import validate
+from tests.fuzz.fuzz_case import Case
 
 ROUNDING = 1e-9
 """Seconds: times are sums."""
@@ -44,9 +45,9 @@ class Facts:
                 returns = np.inf if absence.returns_s is None else absence.returns_s
                 self.absences[absence.worker].append((absence.leaves_s, returns))
             self.network = case.cluster.network
-        self.messages = self.network and self.network.realise(
-            case.seed, schedule.workers, schedule.shards
-        )
+        self.messages: Messages | None = None
+        if self.network is not None:
+            self.messages = self.network.realise(case.seed, schedule.workers, schedule.shards)
         self.fates: dict[tuple[int, int], list[Fate]] = defaultdict(list)
         versions = schedule.group_version
         entries = (schedule.group_rows, self.shard_of_entry, self.group_of_entry)

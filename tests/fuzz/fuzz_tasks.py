@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fuzz_draws import Draws
 from torch import Tensor, nn
 
 import tardigrad as tg
@@ -15,6 +14,7 @@ from tardigrad.core import keys
 from tardigrad.core.layout import Layout
 from tardigrad.tasks import Data, Split, Task, quadratic
 from tardigrad.tasks.module import initialised
+from tests.fuzz.fuzz_draws import Draws
 
 FEATURES, CLASSES, SAMPLES, BATCH = 6, 3, 60, 4
 LAYOUT = Layout(("a", "b", "c", "d"), ((3, 2), (4,), (2, 2), (1,)))

@@ -6,12 +6,12 @@ from math import inf, nan
 from typing import Any
 
 import torch
-from fuzz_draws import Draws
-from fuzz_tasks import LAYOUT, task
 
 import tardigrad as tg
 from tardigrad import rules
 from tardigrad.rules import rates
+from tests.fuzz.fuzz_draws import Draws
+from tests.fuzz.fuzz_tasks import LAYOUT, task
 
 Parts = dict[str, Any]
 """Arguments of `simulate`."""
@@ -35,6 +35,7 @@ Wrong = Callable[[Draws, int, int], Parts]
 """(draws, workers, shards): what is given instead of the sound parts."""
 
 NO_NUMBER: list[Any] = [nan, inf, -inf, "1", None, True]
+unchecked: Any = tg  # calls that a type checker would refuse
 NO_COUNT: list[Any] = [0, -1, 2.5, nan, "3", True]
 
 
@@ -69,10 +70,10 @@ WRONG: dict[str, Wrong] = {
             w, network=tg.Network(outages=(tg.Outage(0, 3.0, d.choice([2.0, nan])),))
         )
     },
-    "backups": lambda d, w, s: {"policy": tg.Backup(d.choice([-1, 1.5, "1", None]))},
+    "backups": lambda d, w, s: {"policy": unchecked.Backup(d.choice([-1, 1.5, "1", None]))},
     "groups": lambda d, w, s: {"policy": tg.SoftSync(d.choice(NO_COUNT))},
-    "bound": lambda d, w, s: {"policy": tg.StaleSynchronous(d.choice([-1, 1.5, nan, "2"]))},
-    "max_delay": lambda d, w, s: {"policy": tg.BoundedDelay(d.choice([-1, 1.5, None]))},
+    "bound": lambda d, w, s: {"policy": unchecked.StaleSynchronous(d.choice([-1, 1.5, nan, "2"]))},
+    "max_delay": lambda d, w, s: {"policy": unchecked.BoundedDelay(d.choice([-1, 1.5, None]))},
     "timeout_s": lambda d, w, s: {"policy": tg.Deadline(d.choice([-1.0, *NO_NUMBER]))},
     "push": lambda d, w, s: {"policy": tg.Partial(push=d.choice(NO_COUNT))},
     "pull": lambda d, w, s: {"policy": tg.Partial(pull=d.choice([0.0, 1.1, *NO_NUMBER]))},
@@ -81,7 +82,7 @@ WRONG: dict[str, Wrong] = {
     "ramp inside": lambda d, w, s: {"policy": tg.PartialPull(tg.RampUp(tg.Async(), 5), 0.5)},
     "every": lambda d, w, s: {"link": tg.Every(d.choice(NO_COUNT), 1)},
     "c_push": lambda d, w, s: {"link": tg.BandwidthAware(d.choice([-1.0, *NO_NUMBER]))},
-    "on_drop": lambda d, w, s: {"link": tg.BandwidthAware(1.0, on_drop="averaged")},  # type: ignore[arg-type]
+    "on_drop": lambda d, w, s: {"link": unchecked.BandwidthAware(1.0, on_drop="averaged")},
     "bytes": lambda d, w, s: {"link": tg.Budget(d.choice([0.0, -1.0, *NO_NUMBER]))},
     "lr": lambda d, w, s: {"rule": rules.sgd(_rate(d))},
     "momentum": lambda d, w, s: {"rule": rules.sgd(0.1, momentum=d.choice(NO_NUMBER))},
@@ -90,7 +91,7 @@ WRONG: dict[str, Wrong] = {
     "weight_decay": lambda d, w, s: {"rule": rules.adam(0.1, weight_decay=d.choice([-1.0, nan]))},
     "ema": lambda d, w, s: {"rule": replace(rules.sgd(0.1), ema=d.choice([0.0, 1.0, nan]))},
     "clip_norm": lambda d, w, s: {"rule": replace(rules.sgd(0.1), clip_norm=d.choice([0.0, nan]))},
-    "per": lambda d, w, s: {"rule": rules.gap_aware(0.1, per="tensor")},  # type: ignore[arg-type]
+    "per": lambda d, w, s: {"rule": unchecked.rules.gap_aware(0.1, per="tensor")},
     "milestones": lambda d, w, s: {"rule": rules.sgd(rates.step(0.1, (20.0, 10.0)))},
     "layout": lambda d, w, s: {
         "task": tg.FunctionTask(torch.ones(LAYOUT.size + 1), _same, layout=LAYOUT)

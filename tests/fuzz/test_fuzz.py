@@ -4,8 +4,9 @@ rules × tasks. `python -m pytest tests/fuzz -k seed0017` runs one; a failure pr
 from pathlib import Path
 
 import pytest
-from fuzz_case import draw_case
-from fuzz_checks import check_case, cover
+
+from tests.fuzz.fuzz_case import draw_case
+from tests.fuzz.fuzz_checks import check_case, cover
 
 SAMPLE, STRESS = 40, 2000
 

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from fuzz_checks import uncompiled
-from fuzz_draws import Draws
-from fuzz_wrong import WRONG, sound, start
 
 import tardigrad as tg
+from tests.fuzz.fuzz_checks import uncompiled
+from tests.fuzz.fuzz_draws import Draws
+from tests.fuzz.fuzz_wrong import WRONG, sound, start
 
 
 @pytest.mark.parametrize("name", WRONG)

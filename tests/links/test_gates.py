@@ -1,5 +1,7 @@
 """What links let through, decision by decision, and what they refuse."""
 
+from collections.abc import Callable
+
 import pytest
 
 import tardigrad as tg
@@ -105,6 +107,6 @@ def test_a_budget_leaves_the_other_direction_whole_and_splits_both() -> None:
         (lambda: tg.Budget(5, direction="up"), "direction"),  # type: ignore[arg-type]
     ],
 )
-def test_bad_values_are_refused_by_name(make, names) -> None:
+def test_bad_values_are_refused_by_name(make: Callable[[], object], names: str) -> None:
     with pytest.raises(ValueError, match=names):
         make()

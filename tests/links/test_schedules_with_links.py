@@ -1,22 +1,26 @@
 """What control makes of a link that reads no tensors, and how traffic is counted."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tardigrad as tg
 from tardigrad.clusters import Absence, Constant, Network
+from tardigrad.links import Link
 from tardigrad.scheduling import traffic, validate
 from tardigrad.scheduling.schedule import MERGED
 
 
 def test_full_makes_the_schedule_without_a_link() -> None:
-    parts = {"policy": tg.Async(), "cluster": tg.Gamma(workers=5), "updates": 40}
+    parts: dict[str, Any] = {"policy": tg.Async(), "cluster": tg.Gamma(workers=5), "updates": 40}
     assert tg.schedule(link=tg.Full(), **parts) == tg.schedule(**parts)
 
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_every_one_is_full(shards: int) -> None:
-    parts = {"cluster": tg.Gamma(workers=5), "updates": 40, "shards": shards}
+    parts: dict[str, Any] = {"cluster": tg.Gamma(workers=5), "updates": 40, "shards": shards}
     full, every = tg.schedule(**parts), tg.schedule(link=tg.Every(1, 1), **parts)
     for name in ("worker", "read", "group_rows", "group_shard", "group_time_s", "drop_row"):
         assert np.array_equal(getattr(full, name), getattr(every, name)), name
@@ -95,7 +99,7 @@ def test_stale_synchronous_counts_headers_as_steps() -> None:
 @pytest.mark.parametrize(
     "link", [tg.Every(push=2), tg.BandwidthAware(c_push=1, on_drop="average"), tg.Budget(9, "push")]
 )
-def test_averaging_is_refused_where_workers_wait_for_each_other(link) -> None:
+def test_averaging_is_refused_where_workers_wait_for_each_other(link: Link) -> None:
     from tardigrad.tasks import quadratic
 
     with pytest.raises(ValueError, match="asynchronous"):
@@ -108,12 +112,12 @@ def test_every_pull_works_under_sync() -> None:
 
 
 @pytest.mark.parametrize("link", [tg.BandwidthAware(), tg.Budget(5)])
-def test_a_schedule_alone_cannot_serve_a_link_that_reads_tensors(link) -> None:
+def test_a_schedule_alone_cannot_serve_a_link_that_reads_tensors(link: Link) -> None:
     with pytest.raises(ValueError, match=r"tg\.simulate"):
         tg.schedule(cluster=tg.Gamma(workers=2), updates=3, link=link)
 
 
-def test_decisions_are_saved_and_loaded(tmp_path) -> None:
+def test_decisions_are_saved_and_loaded(tmp_path: Path) -> None:
     made = tg.schedule(cluster=tg.Gamma(workers=3), updates=20, link=tg.Every(push=2, pull=3))
     made.save(tmp_path / "s")
     again = tg.Schedule.load(tmp_path / "s")

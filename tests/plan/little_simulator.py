@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count, pairwise
+from typing import Any
 
+Versions = tuple[int, ...]
 Seconds = Callable[[int, int, int], float]
 """Of a worker's message to or from a shard: (worker, shard, how many went before)."""
 
@@ -62,26 +64,30 @@ def run(
     timeout_s: float = 0.0,
 ) -> Done:
     done = Done(shards=shards, updates=updates)
-    queue: list[tuple[float, int, int, Callable[..., None], tuple]] = []
-    numbers, sent = count(), defaultdict(int)
+    queue: list[tuple[float, int, int, Callable[..., None], tuple[Any, ...]]] = []
+    numbers = count()
+    sent: dict[tuple[int, int, int], int] = defaultdict(int)
     version, began = [0] * shards, [0.0] * shards
-    group = [[] for _ in range(shards)]  # (worker, its stay, versions read)
-    heard = [{} for _ in range(shards)]  # the newest round that each worker has done or skips
-    wanted = [{} for _ in range(shards)]  # who waits for which version
+    # Per shard: (worker, its stay, versions read) of the gradients that have come,
+    group: list[list[tuple[int, int, Versions]]] = [[] for _ in range(shards)]
+    # the newest round that each worker has done or skips,
+    heard: list[dict[int, int]] = [{} for _ in range(shards)]
+    # and who waits for which version.
+    wanted: list[dict[int, int]] = [{} for _ in range(shards)]
     here, stay, steps = set(range(workers)), [0] * workers, [0] * workers
     have = [[0] * shards for _ in range(workers)]
-    owed = [set() for _ in range(workers)]
+    owed: list[set[int]] = [set() for _ in range(workers)]
     now = 0.0
 
-    def at(time, what, *args, rank=0):
+    def at(time: float, what: Callable[..., None], *args: Any, rank: int = 0) -> None:
         heapq.heappush(queue, (time, rank, next(numbers), what, args))
 
-    def start(worker):
+    def start(worker: int) -> None:
         done.computed.setdefault(worker, []).append((now, float("inf")))
         at(now + step_s(worker, steps[worker]), finish, worker, stay[worker], tuple(have[worker]))
         steps[worker] += 1
 
-    def finish(worker, of, read):
+    def finish(worker: int, of: int, read: Versions) -> None:
         if of != stay[worker]:
             return
         done.computed[worker][-1] = (done.computed[worker][-1][0], now)
@@ -91,7 +97,7 @@ def run(
             took = push_s(worker, shard, sent[worker, shard, 0] - 1)
             at(now + took, push, shard, worker, of, read)
 
-    def push(shard, worker, of, read):
+    def push(shard: int, worker: int, of: int, read: Versions) -> None:
         current, seen = version[shard], read[shard]
         done.collected_s.setdefault((shard, current), [])
         if kind != "async" and seen == current:
@@ -107,7 +113,7 @@ def run(
                 heard[shard][worker] = max(read)
             review(shard)
 
-    def review(shard):
+    def review(shard: int) -> None:
         waiting = {w for w, of, _ in group[shard] if of == stay[w] and w in here}
         over = all(heard[shard].get(w, -1) >= version[shard] for w in here) and len(here) > 0
         enough = kind != "deadline" and len(waiting) >= max(1, len(here) - spare)
@@ -116,7 +122,7 @@ def run(
         elif group[shard] and kind == "deadline":
             at(max(now, began[shard] + timeout_s), close, shard, version[shard], rank=1)
 
-    def close(shard, of_version):
+    def close(shard: int, of_version: int) -> None:
         if version[shard] != of_version:
             return
         members, group[shard] = group[shard], []
@@ -130,13 +136,13 @@ def run(
             del wanted[shard][worker]
             answer(shard, worker, stay[worker])
 
-    def answer(shard, worker, of):
+    def answer(shard: int, worker: int, of: int) -> None:
         if worker in here and of == stay[worker]:
             sent[worker, shard, 1] += 1
             took = pull_s(worker, shard, sent[worker, shard, 1] - 1)
             at(now + took, pull, worker, of, shard, version[shard])
 
-    def pull(worker, of, shard, brought):
+    def pull(worker: int, of: int, shard: int, brought: int) -> None:
         if of != stay[worker] or worker not in here:
             return
         have[worker][shard] = max(have[worker][shard], brought)
@@ -156,7 +162,7 @@ def run(
         if not owed[worker]:
             start(worker)
 
-    def leave(worker):
+    def leave(worker: int) -> None:
         here.discard(worker)
         stay[worker] += 1
         done.gone_s.setdefault(worker, []).append((now, now))
@@ -167,7 +173,7 @@ def run(
             wanted[shard].pop(worker, None)
             review(shard)
 
-    def join(worker):
+    def join(worker: int) -> None:
         here.add(worker)
         done.gone_s[worker][-1] = (done.gone_s[worker][-1][0], now)
         owed[worker] = set(range(shards))

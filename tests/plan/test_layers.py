@@ -1,6 +1,7 @@
 """Layer timing: lower layers are staler, by theory and in the event order."""
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tardigrad.scheduling.analysis import Distribution, delays_at
 from tardigrad.scheduling.layers import LayerTiming, layered_schedule
 
 
-def test_the_bottom_layer_waits_for_everybody_and_the_top_for_its_share():
+def test_the_bottom_layer_waits_for_everybody_and_the_top_for_its_share() -> None:
     workers, layers = 40, 18
     timing = LayerTiming.even(layers)
     made = layered_schedule(Gamma(workers=workers), timing, updates=10_000)
@@ -22,7 +23,7 @@ def test_the_bottom_layer_waits_for_everybody_and_the_top_for_its_share():
     assert all(a > b for a, b in itertools.pairwise(means))
 
 
-def test_one_layer_is_the_asynchronous_schedule():
+def test_one_layer_is_the_asynchronous_schedule() -> None:
     from tardigrad.scheduling import schedule
 
     cluster = Exponential(workers=5)
@@ -33,7 +34,7 @@ def test_one_layer_is_the_asynchronous_schedule():
     assert np.array_equal(layered.worker[layered.group_rows], plain.worker[plain.group_rows])
 
 
-def test_versions_read_are_those_of_a_plain_event_loop():
+def test_versions_read_are_those_of_a_plain_event_loop() -> None:
     """A slow twin: all reads and pushes as events in one sorted list."""
     timing = LayerTiming((1.0, 0.7, 0.4), forward=0.25)
     cluster = Exponential(workers=3)
@@ -75,6 +76,6 @@ def test_versions_read_are_those_of_a_plain_event_loop():
         ),
     ],
 )
-def test_bad_arguments_are_named(make, message):
+def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

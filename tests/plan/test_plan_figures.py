@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from little_simulator import Done, run
 from matplotlib.figure import Figure
 
 from tardigrad.clusters import (
@@ -21,6 +20,7 @@ from tardigrad.plan.advice import Plan, advise
 from tardigrad.plan.figures import draw_collect_means, draw_speedups, draw_splits
 from tardigrad.plan.tables import collect_table, policies_table, speedup_table, splits_table
 from tardigrad.policies import Async, Backup, Deadline, Policy, Sync
+from tests.plan.little_simulator import Done, run
 
 UNEVEN = (1.0, 1.013, 1.031, 1.057, 1.083, 1.117, 1.171, 1.719)
 """No two workers' multiples meet soon."""
@@ -78,7 +78,7 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
+@pytest.fixture(scope="module", params=list(CASES.values()), ids=list(CASES))
 def case(request: pytest.FixtureRequest) -> Case:
     made: Case = request.param
     return made
@@ -158,6 +158,7 @@ def test_when_the_kth_gradient_comes(case: Case, plan: Plan) -> None:
     everyone = all(len(came) == case.cluster.workers for came in rounds)
     assert ("versions" in shown.columns) is not everyone
     for k, *figures in shown.rows:
+        assert isinstance(k, int)
         took = [came[k - 1] for came in rounds if len(came) >= k]
         expected = (np.mean(took), np.median(took), np.quantile(took, 0.95), max(took))
         assert figures[:4] == pytest.approx(expected, rel=1e-9)

@@ -3,6 +3,9 @@
 import itertools
 import json
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +23,7 @@ def disturbed() -> Schedule:
     return schedule(Async(), cluster, updates=60, shards=2)
 
 
-def check_trace_event_format(trace: dict) -> None:
+def check_trace_event_format(trace: dict[str, Any]) -> None:
     """The rules of the trace-event format for the phases used: metadata, complete and instant."""
     assert isinstance(trace["traceEvents"], list)
     assert trace["displayTimeUnit"] in ("ms", "ns")
@@ -49,7 +52,7 @@ def check_trace_event_format(trace: dict) -> None:
 
 
 @pytest.mark.parametrize("make", [disturbed, lambda: Schedule.from_order([0, 1, 1, 0], 3)])
-def test_the_trace_obeys_the_format(make, tmp_path):
+def test_the_trace_obeys_the_format(make: Callable[[], Schedule], tmp_path: Path) -> None:
     made = make()
     write_trace(made, tmp_path / "trace.json")
     trace = json.loads((tmp_path / "trace.json").read_text(), parse_constant=pytest.fail)
@@ -63,7 +66,7 @@ def test_the_trace_obeys_the_format(make, tmp_path):
     assert timed == sorted(timed)
 
 
-def test_a_trace_can_stop_early():
+def test_a_trace_can_stop_early() -> None:
     made = disturbed()
     short = trace_events(made, updates=10)
     check_trace_event_format(short)
@@ -72,7 +75,7 @@ def test_a_trace_can_stop_early():
     assert sum(e["name"] == "update" for e in short["traceEvents"]) == 10
 
 
-def test_a_worker_does_one_thing_at_a_time_and_nothing_is_missing():
+def test_a_worker_does_one_thing_at_a_time_and_nothing_is_missing() -> None:
     made = disturbed()
     end = made.end_time
     for worker in range(made.workers):
@@ -85,7 +88,7 @@ def test_a_worker_does_one_thing_at_a_time_and_nothing_is_missing():
     assert len(gradients) == len(set(gradients)) == int((made.start_s < end).sum())
 
 
-def test_waiting_is_what_the_schedule_says():
+def test_waiting_is_what_the_schedule_says() -> None:
     made = schedule(Sync(), Constant(workers=3, step_s=(1.0, 2.0, 4.0)), updates=5)
     waited = [s for s in spans(made, made.end_time) if s.what == "waiting"]
     for worker, expected in enumerate(made.waiting_s):
@@ -93,7 +96,7 @@ def test_waiting_is_what_the_schedule_says():
     assert set(push_outcomes(made)[:15]) == {0}
 
 
-def test_the_picture_is_drawn(tmp_path):
+def test_the_picture_is_drawn(tmp_path: Path) -> None:
     draw_timeline(disturbed(), tmp_path / "timeline.png")
     draw_timeline(schedule(Sync(), Exponential(workers=60), updates=30), tmp_path / "many.png")
     for name in ("timeline.png", "many.png"):

@@ -1,11 +1,11 @@
 """Deadline and RampUp, event by event."""
 
 import pytest
-from by_hand import Shard, dropped, releases
 
 import tardigrad as tg
 from tardigrad import Async, Backup, Deadline, Partial, RampUp, Sync
 from tardigrad.policies import Apply, Release, Request, SetTimer, Start
+from tests.policies.hand_fed_shard import Shard, dropped, releases
 
 
 def test_deadline_goes_on_with_what_has_come() -> None:
@@ -101,6 +101,18 @@ def test_ramp_up_worker_asks_every_shard_first() -> None:
     assert half.pulled(1, 3, 0.0) == [Start(3)]
     assert half.have == [3, 3]
     assert half.finished(1.0) == []
+
+
+def test_ramp_up_passes_a_workers_timers_on() -> None:
+    half = RampUp(Partial(pull=0.5, pull_timeout_s=3.0), updates=1).pull_half(2)
+    half.begin()
+    half.pulled(0, 0, 0.0)
+    assert half.pulled(1, 0, 0.0) == [Start(0)]
+    half.finished(1.0)
+    (timer,) = half.pulled(0, 1, 2.0)
+    assert isinstance(timer, SetTimer)
+    assert timer.seconds == 3.0
+    assert half.timer(timer.token, 5.0) == [Start(1)]
 
 
 def test_ramp_up_in_flight_grows_linearly() -> None:

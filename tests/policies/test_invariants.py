@@ -132,7 +132,7 @@ def test_nobody_runs_farther_ahead_than_the_bound(bound: int, cluster: str) -> N
         s = made(tg.StaleSynchronous(bound), cluster, seed)
         for row in range(s.rows):
             done = np.isfinite(s.end_s) & (s.end_s <= s.start_s[row])
-            slowest = min(np.count_nonzero(done & (s.worker == w)) for w in range(WORKERS))
+            slowest = min(int((done & (s.worker == w)).sum()) for w in range(WORKERS))
             assert s.step[row] - slowest <= bound
             reached = max(reached, int(s.step[row]) - slowest)
     assert reached == bound or cluster != "heterogeneous"  # and there somebody is at the bound

@@ -3,11 +3,11 @@
 from math import inf
 
 import pytest
-from same import differing
 
 import tardigrad as tg
 from tardigrad.clusters import Absence, Cluster, Network
 from tardigrad.policies import Policy
+from tests.policies.schedule_differences import differing
 
 CLUSTERS = [
     tg.Gamma(workers=6),
@@ -27,6 +27,7 @@ def made(policy: Policy, cluster: Cluster, shards: int, updates: int = 60) -> tg
 def test_limits_are_the_same_schedules(cluster: Cluster, shards: int) -> None:
     n = cluster.workers
     synchronous, asynchronous = (made(p, cluster, shards) for p in (tg.Sync(), tg.Async()))
+    policy: Policy
     for policy in (tg.Backup(0), tg.SoftSync(1), tg.PartialPull(tg.Sync())):
         assert differing(made(policy, cluster, shards), synchronous) == [], policy
     unbounded = tg.StaleSynchronous(None), tg.StaleSynchronous(inf), tg.BoundedDelay(10**9)

@@ -3,10 +3,13 @@
 from math import inf
 
 import pytest
-from by_hand import Shard, dropped, releases
 
+import tardigrad as tg
 from tardigrad import Async, BoundedDelay, SoftSync, StaleSynchronous
-from tardigrad.policies import Apply, Release
+from tardigrad.policies import Apply, PullHalf, Release, SetTimer, Start
+from tardigrad.policies.machine import WorkerCommand
+from tests.policies.hand_fed_shard import Shard, dropped, releases
+from tests.policies.schedule_differences import differing
 
 
 def test_async_answers_after_or_before_its_own_push() -> None:
@@ -122,3 +125,49 @@ def test_bad_arguments() -> None:
             StaleSynchronous(bound)
     with pytest.raises(ValueError, match="max_delay must be a whole number of at least 0"):
         BoundedDelay(-1)
+
+
+class Waits(PullHalf):
+    """All that a pull half must say: a worker starts when its one shard has answered."""
+
+    def begin(self) -> list[WorkerCommand]:
+        return [Start(0)]
+
+    def pulled(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
+        self.have[shard] = version
+        return [Start(version)]
+
+    def finished(self, now_s: float) -> list[WorkerCommand]:
+        return []
+
+    def rejoined(self) -> None:
+        return
+
+
+class Own(Async):
+    def pull_half(self, shards: int) -> PullHalf:
+        return Waits(shards)
+
+
+def test_a_pull_half_of_ones_own_need_say_no_more_than_it_must() -> None:
+    cluster = tg.Gamma(workers=4)
+    own, ours = (tg.schedule(p, cluster, updates=60, bulk=False) for p in (Own(), Async()))
+    assert differing(own, ours) == []
+
+
+class Alarmed(Own):
+    """Sets a timer, and does not say that it needs a clock."""
+
+    def pull_half(self, shards: int) -> PullHalf:
+        class Half(Waits):
+            def finished(self, now_s: float) -> list[WorkerCommand]:
+                return [SetTimer(1.0, 0)]
+
+        return Half(shards)
+
+
+def test_a_timer_without_a_clock_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a dispatcher has no clock.*use a cluster with times"):
+        tg.schedule(Alarmed(), tg.Dispatcher(workers=2), updates=5)
+    made = tg.schedule(Alarmed(), tg.Gamma(workers=2), updates=5, bulk=False)
+    assert made.updates == 5  # a timer that nobody heeds

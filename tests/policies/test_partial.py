@@ -1,11 +1,13 @@
 """Partial (PSP-SGD) and PartialPull, event by event."""
 
+from typing import Any
+
 import pytest
-from by_hand import Shard, releases
 
 import tardigrad as tg
 from tardigrad import Async, Deadline, Partial, PartialPull, RampUp, StaleSynchronous
 from tardigrad.policies import Apply, Drop, Release, SetTimer, Start
+from tests.policies.hand_fed_shard import Shard, releases
 
 
 def test_push_applies_at_the_quota_scales_linearly_and_broadcasts() -> None:
@@ -30,6 +32,19 @@ def test_push_timeout_takes_more_and_its_old_timer_means_nothing() -> None:
     everybody = shard.push(3, stamp=1)  # all have answered: no need to wait for the timer
     assert everybody == [Apply((4, 5, 6, 7), scale=4.0), *releases(0, 1, 2, 3)]
     assert shard.timer(1) == []
+
+
+def test_push_timeout_waits_anew_where_a_return_took_the_quota_back() -> None:
+    """One gradient of worker 0's second stay stands in for two of its first."""
+    shard = Shard(Partial(push=2, push_timeout_s=5.0), 4)
+    assert shard.push(0) == []
+    assert shard.push(0, stamp=1) == [SetTimer(5.0, 0)]
+    shard.leave(0)
+    shard.join(0)
+    assert shard.push(0, stamp=1) == [Drop(0, "earlier stay"), Drop(1, "earlier stay")]
+    assert shard.timer(0) == []
+    assert shard.push(1) == [SetTimer(5.0, 0)]
+    assert shard.timer(0) == [Apply((2, 3), scale=2.0), *releases(0, 1, 2, 3)]
 
 
 def test_push_dropped_gradient_is_no_answer() -> None:
@@ -182,8 +197,9 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="push = 9 gradients never come from 8 workers"):
         Partial(push=9).check(8, 1)
     for timeout in ("push_timeout_s", "pull_timeout_s"):
+        wrong: dict[str, Any] = {timeout: -1.0}
         with pytest.raises(ValueError, match=f"{timeout} must not be negative"):
-            Partial(**{timeout: -1.0})
+            Partial(**wrong)
     with pytest.raises(ValueError, match="set pull on Partial itself"):
         PartialPull(Partial(push=2), pull=0.9)
     with pytest.raises(ValueError, match=r"use RampUp\(PartialPull"):
@@ -195,11 +211,12 @@ def test_every_version_goes_to_every_worker(shards: int) -> None:
     """And is paid for, also at every evaluation on the way."""
     task = tg.tasks.quadratic(60)
     cluster = tg.Gamma(workers=8)
-    parts = {"updates": 40, "shards": shards, "evaluation": 10}
+    parts: dict[str, Any] = {"updates": 40, "shards": shards, "evaluation": 10}
     run = tg.simulate(task, tg.rules.sgd(0.001), Partial(push=3), cluster, **parts)
     whole = 8 * 60 * 4
     assert [r["pull_bytes"] for r in run.history.records] == [
         r["update"] * whole for r in run.history.records
     ]
+    assert run.traffic is not None
     assert run.traffic.pull.sent == 40 * 8 * shards
     assert run.traffic.push.sent < run.traffic.pull.sent

@@ -1,10 +1,10 @@
 """Sync and Backup, event by event."""
 
 import pytest
-from by_hand import Shard, dropped, releases
 
 from tardigrad import Async, Backup, Sync
 from tardigrad.policies import Apply, Drop, PullAll, Release, Request, Start
+from tests.policies.hand_fed_shard import Shard, dropped, releases
 
 
 def test_sync_waits_for_all_and_applies_in_worker_order() -> None:

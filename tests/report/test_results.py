@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tardigrad.recording.folder import RunFolder
@@ -83,10 +84,10 @@ def test_outcomes_are_gathered_by_label() -> None:
 def test_curves_show_mean_and_range_and_label_the_ends() -> None:
     one = Series("one", [records(1, 0.4, 0.1), records(1, 0.6, 0.3)], [summary(), summary()])
     gone = Series("gone", [[]], [summary("diverged")])
-    figure = figures._curves([one, gone], "validation_loss", "update", "updates", "a title")
+    figure = figures.loss_figure([one, gone], "validation_loss", "update", "updates", "a title")
     (axes,) = figure.axes
-    assert axes.lines[0].get_xdata().tolist() == [0, 10, 20]
-    assert axes.lines[0].get_ydata().tolist() == pytest.approx([1, 0.5, 0.2])
+    assert np.asarray(axes.lines[0].get_xdata()).tolist() == [0, 10, 20]
+    assert np.asarray(axes.lines[0].get_ydata()).tolist() == pytest.approx([1, 0.5, 0.2])
     assert len(axes.collections) == 1
     legend = axes.get_legend()
     assert legend is not None
@@ -98,15 +99,15 @@ def test_curves_show_mean_and_range_and_label_the_ends() -> None:
 def test_lines_of_very_different_length_get_a_logarithmic_axis() -> None:
     long = [r | {"time_s": 100 * r["time_s"]} for r in records(1, 0.5, 0.2)]
     series = [Series("s", [records(1, 0.5)], [summary()]), Series("l", [long], [summary()])]
-    (axes,) = figures._curves(series, "validation_loss", "time_s", "time", "").axes
+    (axes,) = figures.loss_figure(series, "validation_loss", "time_s", "time", "").axes
     assert axes.get_xscale() == "log"
-    assert all((line.get_xdata() > 0).all() for line in axes.lines)
+    assert all((np.asarray(line.get_xdata()) > 0).all() for line in axes.lines)
 
 
 def test_shared_delays_are_drawn_once() -> None:
     series = [Series(label, [records(1)], [summary()]) for label in "abc"]
     series.append(Series("d", [records(1)], [summary(delay_counts=[4], mean_delay=0.0)]))
-    (axes,) = figures._delays(series, "").axes
+    (axes,) = figures.delays_figure(series, "").axes
     labels = [t.get_text() for t in axes.get_legend().get_texts()]  # type: ignore[union-attr]
     assert labels == ["3 rules, one schedule: mean 1.5", "d: mean 0.0"]
 

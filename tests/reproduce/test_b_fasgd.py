@@ -1,6 +1,7 @@
 """B-FASGD's figure in small: what is cut is cut, both ways are counted, the picture is drawn."""
 
 from pathlib import Path
+from typing import Any
 
 from tardigrad.reproduce.b_fasgd import b_fasgd
 from tardigrad.tasks import quadratic
@@ -9,7 +10,9 @@ from tardigrad.tasks import quadratic
 def test_the_table_tells_copies_both_ways(tmp_path: Path) -> None:
     task = quadratic(40, noise=0.02, dtype="float64")
     found = b_fasgd(tmp_path, updates=400, workers=4, task=task, lr=0.001)
-    rows = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
+    rows: dict[Any, dict[str, Any]] = {
+        row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows
+    }
     plain = rows["FASGD"]
     assert plain["updates"] == 400
     assert plain["MB up"] == plain["MB down"] == 400 * 40 * 8 / 1e6

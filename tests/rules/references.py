@@ -10,7 +10,7 @@ its own delay and view, and the mean of the corrected ones makes one step.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Vector = list[float]
 Gradient = Callable[[Vector, int, int], Vector]
@@ -26,7 +26,7 @@ class Push(NamedTuple):
 class Now(NamedTuple):
     lr: float
     max_lr: float
-    count: int
+    updates: int
     """Updates, this one included."""
 
 
@@ -107,7 +107,7 @@ def tau_of(delay: int, convention: str = "plus_one") -> int:
 
 
 class StalenessAware(HeavyBall):
-    def __init__(self, on: str = "step", staleness: str = "plus_one", **options: float) -> None:
+    def __init__(self, on: str = "step", staleness: str = "plus_one", **options: Any) -> None:
         super().__init__(**options)
         self.on, self.convention = on, staleness
 
@@ -121,7 +121,7 @@ class StalenessAware(HeavyBall):
 
 
 class ExponentialPenalty(HeavyBall):
-    def __init__(self, rate: float, **options: float) -> None:
+    def __init__(self, rate: float, **options: Any) -> None:
         super().__init__(**options)
         self.rate = rate
 
@@ -136,7 +136,7 @@ class Fasgd(HeavyBall):
         beta: float = 0.9,
         eps: float = 1e-4,
         estimator: str = "std",
-        **options: float,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self.gamma, self.beta, self.eps, self.estimator = gamma, beta, eps, estimator
@@ -172,7 +172,7 @@ class DelayCompensated(HeavyBall):
         decay: float = 0.95,
         mean_square: str = "worker",
         within_group: bool = False,
-        **options: float,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self.lam, self.adaptive, self.decay = lam, adaptive, decay
@@ -235,7 +235,7 @@ class GapStatistics:
         max_lr = now.max_lr if self.max_lr is None else self.max_lr
         out = []
         for d, m in zip(distance, self.m, strict=True):
-            c = max_lr * (math.sqrt(m / (1 - 0.999**now.count)) + 1e-8)
+            c = max_lr * (math.sqrt(m / (1 - 0.999**now.updates)) + 1e-8)
             out.append(max(0.0, d / c - self.tolerance) + 1)
         if self.parts is None:
             return out
@@ -344,7 +344,7 @@ class AdamLike(Reference):
         pushes = [self.decayed(push) for push in pushes]
         if self.kind == "gap":
             mean = average([push.grad for push in pushes])
-            self.gap.observe(self._direction(*self._moments(mean, mean), now.count))
+            self.gap.observe(self._direction(*self._moments(mean, mean), now.updates))
         penalised = []
         for push in pushes:
             divisor = [1.0] * len(push.grad)
@@ -355,7 +355,7 @@ class AdamLike(Reference):
             penalised.append([g / d for g, d in zip(push.grad, divisor, strict=True)])
         raw = average([push.grad for push in pushes])
         self.m, self.u = self._moments(average(penalised), raw)
-        for i, d in enumerate(self._direction(self.m, self.u, now.count)):
+        for i, d in enumerate(self._direction(self.m, self.u, now.updates)):
             self.theta[i] -= now.lr * d
 
     def _moments(self, first: Vector, raw: Vector) -> tuple[Vector, Vector]:

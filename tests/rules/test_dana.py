@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import references as ref
 import torch
 from torch import Tensor
 
@@ -14,6 +13,7 @@ from tardigrad.core.layout import Layout
 from tardigrad.engine import Arrived, Shard
 from tardigrad.engine.checkpoint import load_checkpoint, save_checkpoint
 from tardigrad.rules import Dana, Fasgd
+from tests.rules import references as ref
 
 LR, MOMENTUM = 0.05, 0.8
 FAMILY = {
@@ -166,7 +166,7 @@ def test_sync_of_many_workers_converges(name: str, engine: Any) -> None:
 
 def test_groups_one_after_another_look_ahead_as_far_as_they_move() -> None:
     """within_group: at η/M each, so equal gradients of M workers move θ by η times their v."""
-    rule = tg.Rule(LR, Dana(MOMENTUM), within_group=True)  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Dana(MOMENTUM), within_group=True)
     made = tg.Schedule.from_order([0, 1, 2] * 40, 3, tg.Sync())
     run = tg.execute(made, bowl(), rule, engine="exact")
     assert (run.params - one_worker(FAMILY["dana"], 40)).abs().max() <= 1e-12
@@ -205,7 +205,7 @@ def test_resuming_while_workers_are_away_changes_no_bit(
 
 def test_a_link_that_reads_tensors_tells_the_rule_who_is_gone() -> None:
     """Made and executed together, and the finished schedule executed again: the same bits."""
-    rule = tg.Rule(LR, Dana(MOMENTUM), Fasgd())  # type: ignore[arg-type]
+    rule = tg.Rule(LR, Dana(MOMENTUM), Fasgd())
     run = tg.simulate(
         bowl(), rule, cluster=LATE, updates=100, link=tg.BandwidthAware(c_push=0.05, c_pull=0.05)
     )

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from table import TABLE
 from torch import Tensor
 
 import tardigrad as tg
@@ -31,6 +30,7 @@ from tardigrad.rules import (
     sgd,
     staleness_aware,
 )
+from tests.rules.rule_table import TABLE
 
 LR = 0.05
 NEUTRAL: dict[str, tuple[tg.Rule, tg.Rule]] = {
@@ -142,4 +142,4 @@ def test_staleness_on_the_step_or_the_gradient_is_the_same_without_momentum() ->
         params(tg.Rule(LR, Sgd(), StalenessAware(on)), uneven(), tg.Async(), 4)
         for on in ("step", "gradient")
     ]
-    assert torch.allclose(*ends, rtol=0, atol=1e-5)
+    assert torch.allclose(ends[0], ends[1], rtol=0, atol=1e-5)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from table import LR
 from torch import Tensor, nn
 
 import tardigrad as tg
@@ -13,6 +12,7 @@ from root_penalty import root_penalty
 from tardigrad import rules
 from tardigrad.core import keys
 from tardigrad.tasks import Data, Split, Turn
+from tests.rules.rule_table import LR
 
 STEPS = 300
 Policies = pytest.mark.parametrize("policy", [tg.Async(), tg.Sync()], ids=["async", "sync"])
@@ -107,7 +107,7 @@ def test_a_module_is_trained_as_torch_trains_it(name: str, dtype: torch.dtype) -
 @pytest.mark.parametrize("name", ["momentum", "adam"])
 def test_a_learning_rate_schedule_is_followed_as_torch_follows_it(name: str) -> None:
     rule, make = OPTIMIZERS[name]
-    base = rule.lr.max
+    base = tg.rates.learning_rate(rule.lr).max
     task = wavy(torch.float32)
     params = task.start().requires_grad_()
     optimizer = make([params])

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from table import ELEMENTWISE, LR, TABLE, missing
 from torch import Tensor
 
 import tardigrad as tg
@@ -22,6 +21,7 @@ from tardigrad.rules import (
     Nothing,
     Now,
     Push,
+    RuleOwn,
     Sgd,
     Signal,
     fasgd,
@@ -29,6 +29,7 @@ from tardigrad.rules import (
 )
 from tardigrad.scheduling import Recorder
 from tardigrad.tasks import Turn, quadratic
+from tests.rules.rule_table import ELEMENTWISE, LR, TABLE, missing
 
 LAYOUT = Layout(("a", "b", "c"), ((3, 2), (4,), (3,)))
 WORKERS = 3
@@ -63,7 +64,7 @@ def test_a_rule_changes_none_of_its_inputs(name: str) -> None:
     rule, draw = TABLE[name], torch.Generator().manual_seed(3)
     theta = torch.randn(LAYOUT.size, generator=draw)
     state, own = rule.start(theta, LAYOUT), rule.start_own(theta, LAYOUT)
-    owns = (own, rule.start_own(theta, LAYOUT))
+    owns: tuple[RuleOwn, ...] = (own, rule.start_own(theta, LAYOUT))
     for update in range(3):
         pushes = [
             Push(
@@ -146,7 +147,7 @@ def test_a_rule_converges_on_a_quadratic(name: str) -> None:
     rule = TABLE[name]
     bowl = quadratic(dimension=10, condition=5.0)
     start = bowl.evaluate(bowl.start(), (), "")["loss"]
-    cosine = tg.rates.cosine(rule.lr.max, over=1200)
+    cosine = tg.rates.cosine(tg.rates.learning_rate(rule.lr).max, over=1200)
     done = tg.simulate(
         bowl, replace(rule, lr=cosine), cluster=tg.Gamma(workers=4), updates=1200, engine="exact"
     )
@@ -318,7 +319,7 @@ def test_a_users_rule_is_composed_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("estimator", ["std", "printed"])
-def test_fasgd_survives_a_gradient_that_does_not_vary(estimator: str) -> None:
+def test_fasgd_survives_a_gradient_that_does_not_vary(estimator: Any) -> None:
     """E[g²] − E[g]² is 0 but for rounding, which in float32 may fall far below −ε."""
     grad = torch.linspace(900, 1100, LAYOUT.size)
     shard = Shard(fasgd(LR, eps=1e-8, estimator=estimator), torch.zeros(LAYOUT.size), LAYOUT)

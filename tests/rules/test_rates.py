@@ -1,6 +1,8 @@
 """Learning rates against their formulas, and the largest rate of a whole run."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -61,7 +63,11 @@ def test_warm_up_goes_from_a_share_of_one_worker_to_the_whole() -> None:
 def test_units() -> None:
     """Ten updates of 3 samples each are half an epoch of 60."""
     progress = Progress(updates=10, samples=30, epoch_size=60)
-    expected = {"updates": 1.0 - 10 / 40, "samples": 1.0 - 30 / 40, "epochs": 1.0 - 0.5 / 40}
+    expected: dict[rates.Unit, float] = {
+        "updates": 1.0 - 10 / 40,
+        "samples": 1.0 - 30 / 40,
+        "epochs": 1.0 - 0.5 / 40,
+    }
     for unit, value in expected.items():
         assert rates.linear(1.0, over=40, by=unit).at(progress) == pytest.approx(value)
     with pytest.raises(ValueError, match='no epochs: use by="updates"'):
@@ -73,31 +79,32 @@ def test_a_number_becomes_a_constant() -> None:
     assert learning_rate(EVERY[1]) is EVERY[1]
 
 
+unchecked: Any = rates  # calls that a type checker would refuse
 BAD = [
     (lambda: learning_rate(0.0), "lr must be greater than 0, got 0.0"),
     (lambda: learning_rate(-1), "lr must be greater than 0, got -1"),
     (lambda: learning_rate(math.nan), "lr must be a finite number, got nan"),
-    (lambda: learning_rate("fast"), "lr must be a finite number, got 'fast'"),
+    (lambda: unchecked.learning_rate("fast"), "lr must be a finite number, got 'fast'"),
     (lambda: learning_rate(True), "lr must be a finite number, got True"),
     (lambda: rates.ConstantRate(math.inf), "lr must be a finite number"),
     (lambda: rates.step(0.1, (5, 3)), r"milestones must increase, got \[5, 3\]"),
     (lambda: rates.step(0.1, (5, 5)), "milestones must increase"),
-    (lambda: rates.step(0.1, ("a",)), r"milestones\[0\] must be a finite number"),
+    (lambda: unchecked.step(0.1, ("a",)), r"milestones\[0\] must be a finite number"),
     (lambda: rates.step(0.1, (5,), factor=0.0), "factor must be greater than 0"),
     (lambda: rates.linear(0.1, over=0), "over must be greater than 0"),
     (lambda: rates.linear(0.1, over=5, final=-0.1), "final must not be negative"),
-    (lambda: rates.cosine(0.1, over=5, final="0"), "final must be a finite number"),
-    (lambda: rates.cosine(0.1, over=5, by="epoch"), "by must be one of.*did you mean 'epochs'"),
-    (lambda: rates.step(0.1, (5,), by="steps"), "by must be one of"),
+    (lambda: unchecked.cosine(0.1, over=5, final="0"), "final must be a finite number"),
+    (lambda: unchecked.cosine(0.1, over=5, by="epoch"), "by must be one of.*did you mean 'epochs'"),
+    (lambda: unchecked.step(0.1, (5,), by="steps"), "by must be one of"),
     (lambda: rates.exponential(0.1, decay=1.5), r"decay must be in \(0, 1\], got 1.5"),
-    (lambda: rates.exponential(0.1, decay="x"), "decay must be a finite number"),
+    (lambda: unchecked.exponential(0.1, decay="x"), "decay must be a finite number"),
     (lambda: rates.warm_up(0.1, workers=0), "workers must be a whole number of at least 1"),
-    (lambda: rates.warm_up(0.1, workers=2.5), "workers must be a whole number"),
+    (lambda: unchecked.warm_up(0.1, workers=2.5), "workers must be a whole number"),
     (lambda: rates.warm_up(-0.1, workers=2), "lr must be greater than 0"),
 ]
 
 
 @pytest.mark.parametrize(("make", "message"), BAD)
-def test_a_bad_rate_is_refused_by_name(make, message) -> None:
+def test_a_bad_rate_is_refused_by_name(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

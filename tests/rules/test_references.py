@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import references as ref
 import torch
 
 import tardigrad as tg
 from tardigrad import rules
 from tardigrad.core.layout import Layout
+from tardigrad.policies import Policy
 from tardigrad.rules import rates
+from tests.rules import references as ref
 
 WORKERS = 3
 ARRIVALS = 90
@@ -51,7 +52,9 @@ def random_order(seed: int) -> list[int]:
 
 def grouped_order(seed: int, group: int, workers: int) -> list[int]:
     """The same where a worker waits until its group is applied."""
-    draw, order, waiting = random.Random(seed), [], []
+    draw = random.Random(seed)
+    order: list[int] = []
+    waiting: list[int] = []
     while len(order) < ARRIVALS:
         free = [w for w in range(workers) if w not in waiting]
         waiting.append(draw.choices(free, weights=[workers - w for w in free])[0])
@@ -273,7 +276,8 @@ def compare(
     clip: float | None = None,
 ) -> tuple[tg.Run, ref.Outcome]:
     """Every `group` gradients make an update: 1 asynchronous, all synchronous, else in between."""
-    order, policy = grouped_order(seed, group, workers), tg.SoftSync(groups=workers // group)
+    order = grouped_order(seed, group, workers)
+    policy: Policy = tg.SoftSync(groups=workers // group)
     if group == 1:
         order, policy = random_order(seed), tg.Async()
     elif group == workers:

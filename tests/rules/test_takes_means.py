@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from table import TABLE
 from torch import Tensor
 
 import tardigrad as tg
@@ -13,6 +12,7 @@ from tardigrad.core.layout import Layout
 from tardigrad.core.trees import named
 from tardigrad.rules import Adam, Correction, Now, Push, Raw, Rule, Sgd, Signal
 from tardigrad.rules.rates import Progress
+from tests.rules.rule_table import TABLE
 
 LAYOUT = Layout(("a", "b"), ((4,), (2,)))
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from table import ELEMENTWISE, TABLE
 
 from tardigrad.engine.kernels import trace
 from tardigrad.engine.kernels.cpp import FLAGS, window_source
+from tests.rules.rule_table import ELEMENTWISE, TABLE
 
 COMPILER = shutil.which("g++")
 TARGET = "-march=x86-64-v3" if platform.machine() == "x86_64" else "-march=native"

@@ -30,7 +30,7 @@ CLUSTERS: dict[str, Cluster] = {
 def test_bulk_is_the_event_loop(name: str, policy: Any, shards: int) -> None:
     for seed in range(4):
         for updates in (1, 2, 50, 333):
-            options = {"updates": updates, "seed": seed, "shards": shards}
+            options: dict[str, Any] = {"updates": updates, "seed": seed, "shards": shards}
             made = tg.schedule(policy, CLUSTERS[name], **options)
             looped = tg.schedule(policy, CLUSTERS[name], bulk=False, **options)
             assert made == looped

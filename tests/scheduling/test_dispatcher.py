@@ -1,12 +1,15 @@
 """The dispatcher: weights, how they change on being drawn, and draws by key."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tardigrad as tg
 from tardigrad.clusters import FixedOrder
+from tardigrad.clusters.dispatcher import UniformDispatch
 
 EVENTS = 20_000
 
@@ -79,6 +82,7 @@ def test_waiting_workers_are_not_drawn() -> None:
 
 def test_a_worker_more_draws_from_the_same_stream() -> None:
     dispatch = tg.Dispatcher(3).dispatch(7)
+    assert isinstance(dispatch, UniformDispatch)
     computing = np.arange(3)
     asked = [dispatch.next(event, computing) for event in (5, 0, 3, 5)]
     assert asked[0] == asked[3]
@@ -96,7 +100,7 @@ def test_a_worker_more_draws_from_the_same_stream() -> None:
         ({"drawn_factor": "2"}, "drawn_factor must be a finite number"),
     ],
 )
-def test_a_bad_dispatcher_is_refused(options, message) -> None:
+def test_a_bad_dispatcher_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tg.Dispatcher(**({"workers": 3} | options))
 
@@ -111,7 +115,7 @@ def test_a_bad_dispatcher_is_refused(options, message) -> None:
         lambda weights, who: weights * math.inf,
     ],
 )
-def test_a_change_rule_that_returns_no_weights_is_refused(change) -> None:
+def test_a_change_rule_that_returns_no_weights_is_refused(change: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="change rule must return one finite weight ≥ 0"):
         drawn(tg.Dispatcher(3, change=change), 10)
 

@@ -1,12 +1,15 @@
 """`Async(wait=False)` over a network: it goes on at once, with the newest that has come."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tardigrad as tg
 from tardigrad.clusters import Network
+from tardigrad.policies import Policy
 
-GAMMA = {"workers": 4, "mean_s": 1.0}
+GAMMA: dict[str, Any] = {"workers": 4, "mean_s": 1.0}
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -27,7 +30,7 @@ def test_it_reads_the_newest_answer_that_has_come(latency_s: float, shards: int)
 
 
 @pytest.mark.parametrize("policy", [tg.Async(wait=False), tg.RampUp(tg.Async(wait=False), 20)])
-def test_a_network_of_no_latency_is_none(policy) -> None:
+def test_a_network_of_no_latency_is_none(policy: Policy) -> None:
     """But for who is told of the last update before the run ends."""
     plain = tg.schedule(policy, tg.Gamma(**GAMMA), updates=200, shards=2)
     none = tg.schedule(policy, tg.Gamma(**GAMMA, network=Network()), updates=200, shards=2)

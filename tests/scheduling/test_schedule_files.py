@@ -3,6 +3,7 @@
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_equality_sees_every_field() -> None:
         if isinstance(value, np.ndarray):
             if not len(value):
                 continue
-            changed = value.copy()
+            changed: Any = value.copy()
             changed.flat[0] += 1
         else:
             changed = {"workers": 9, "shards": 9, "clockless": True, "reasons": ("x",)}.get(
@@ -121,7 +122,7 @@ def test_the_file_says_what_made_it(saved: Path) -> None:
     assert plain["about"]["seed"] == 3
 
 
-def test_schedules_of_version_0_1_keep_their_digests_and_load(tmp_path) -> None:
+def test_schedules_of_version_0_1_keep_their_digests_and_load(tmp_path: Path) -> None:
     """So runs that were begun with it go on. Where every gradient is answered once nothing is
     recorded that 0.1 did not know."""
     digests = {
@@ -140,7 +141,7 @@ def test_schedules_of_version_0_1_keep_their_digests_and_load(tmp_path) -> None:
         assert tg.Schedule.load(tmp_path / "schedule") == made
 
 
-def test_what_was_sent_unasked_is_in_the_file(tmp_path) -> None:
+def test_what_was_sent_unasked_is_in_the_file(tmp_path: Path) -> None:
     made = tg.schedule(tg.Partial(push=2), tg.Gamma(workers=3), 10)
     made.save(tmp_path / "schedule")
     again = tg.Schedule.load(tmp_path / "schedule")

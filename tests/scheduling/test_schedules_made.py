@@ -1,11 +1,14 @@
 """Schedules by hand: what each policy must make of an order that fits on paper."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tardigrad as tg
 from tardigrad.clusters import Constant
 from tardigrad.experiment.run import schedule_facts
+from tardigrad.policies import Policy
 from tardigrad.scheduling.analysis import Summary
 
 
@@ -106,7 +109,9 @@ def test_time_and_waiting() -> None:
         ([0], 1.0, tg.Async(), "num_workers must be a whole number"),
     ],
 )
-def test_an_impossible_order_is_refused(order, workers, policy, message) -> None:
+def test_an_impossible_order_is_refused(
+    order: list[int], workers: int, policy: Policy, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         tg.Schedule.from_order(order, workers, policy)
 
@@ -121,7 +126,7 @@ def test_an_impossible_order_is_refused(order, workers, policy, message) -> None
         ({"seed": 0.5}, "seed must be a whole number"),
     ],
 )
-def test_a_schedule_that_cannot_be_made_is_refused(options, message) -> None:
+def test_a_schedule_that_cannot_be_made_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tg.schedule(**({"cluster": tg.Gamma(workers=2)} | options))
 

@@ -1,11 +1,14 @@
 """Numbers that no machine can hold are refused at once, before anything is drawn or allocated."""
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tardigrad as tg
+from tardigrad.clusters import Cluster
+from tardigrad.policies import Policy
 from tardigrad.scheduling import size
 from tardigrad.tasks import quadratic
 
@@ -30,7 +33,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("policy", [tg.Async(), tg.Sync(), tg.RampUp(tg.Async(), 10)], ids=str)
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda c: type(c).__name__)
-def test_a_billion_workers(cluster, policy) -> None:
+def test_a_billion_workers(cluster: Cluster, policy: Policy) -> None:
     with pytest.raises(ValueError, match=r"workers = 1,000,000,000.* GB of memory, and this"):
         tg.schedule(policy, cluster, updates=10)
 
@@ -60,9 +63,11 @@ def test_other_numbers_without_measure(name: str) -> None:
 
 @pytest.mark.parametrize("policy", [tg.Async(), tg.Sync(), tg.Backup(2)], ids=str)
 @pytest.mark.parametrize("shards", [1, 5])
-def test_no_more_is_predicted_than_the_arrays_take(policy, shards: int, monkeypatch) -> None:
+def test_no_more_is_predicted_than_the_arrays_take(
+    policy: Policy, shards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that nothing is refused which would fit."""
-    parts = {"cluster": tg.Gamma(workers=8), "updates": 300, "shards": shards}
+    parts: dict[str, Any] = {"cluster": tg.Gamma(workers=8), "updates": 300, "shards": shards}
     made = tg.schedule(policy, **parts)
     arrays = [getattr(made, f.name) for f in fields(made)]
     took = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))

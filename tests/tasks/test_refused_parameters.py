@@ -7,6 +7,7 @@ from torch.nn import functional
 
 import tardigrad as tg
 from tardigrad.core.layout import Layout
+from tardigrad.engine.choose import Engine
 from tardigrad.runtime import train
 from tardigrad.tasks import Data, Gradient, Split, Turn
 
@@ -24,6 +25,7 @@ class Own:
     """A user's own task: no class of ours has looked at its parameters."""
 
     layout, batch_size, epoch_size = Layout.flat(4), 1, 0
+    splits = ()
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -76,7 +78,8 @@ def test_a_users_own_task_is_refused_by_both_engines_and_on_ray(
     dtype: torch.dtype, why: str
 ) -> None:
     cluster = tg.Gamma(workers=2)
-    for engine in ("exact", "fast", "auto"):
+    engines: tuple[Engine, ...] = ("exact", "fast", "auto")
+    for engine in engines:
         with pytest.raises(ValueError, match=why):
             tg.simulate(Own(dtype), SGD, cluster=cluster, updates=5, engine=engine)
     fasgd, link = tg.rules.fasgd(0.1), tg.BandwidthAware(c_push=1.0)
@@ -96,7 +99,7 @@ def test_a_sparse_embedding_is_refused_by_its_name(kind: type[nn.Module]) -> Non
     with pytest.raises(ValueError, match=named):
         tg.ModuleTask(model(sparse=True), "cross_entropy", WORDS, 4)
     with pytest.raises(ValueError, match=rf"the module is {kind.__name__}\(sparse=True\)"):
-        tg.ModuleTask(kind(20, 2, sparse=True), "cross_entropy", WORDS, 4)  # type: ignore[call-arg]
+        tg.ModuleTask(kind(20, 2, sparse=True), "cross_entropy", WORDS, 4)
     frozen = model(sparse=True)
     next(frozen.parameters()).requires_grad_(False)
     for fine in (model(sparse=False), frozen):
@@ -116,7 +119,7 @@ class Looked(nn.Module):
 
 
 @pytest.mark.parametrize("engine", ["exact", "fast"])
-def test_a_sparse_gradient_is_refused_by_its_parameters_name(engine: str) -> None:
+def test_a_sparse_gradient_is_refused_by_its_parameters_name(engine: Engine) -> None:
     task = tg.ModuleTask(Looked(), "cross_entropy", WORDS, 4)
     cluster = tg.Gamma(workers=2)
     with pytest.raises(ValueError, match=r"the gradient of table is sparse.*use sparse=False"):

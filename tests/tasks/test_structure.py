@@ -53,7 +53,7 @@ def hooked() -> nn.Module:
 
 def replaced() -> nn.Module:
     layer = nn.ReLU()
-    layer.forward = lambda x: x - x.mean(0)  # type: ignore[method-assign]
+    layer.forward = lambda input: input - input.mean(0)  # type: ignore[method-assign]
     return layer
 
 

@@ -67,7 +67,7 @@ def keep(
             ended()
             folder = folder or RunFolder.create(path, spec.toml(), None)
             folder.add_outcome(outcome._asdict())
-            _tell(outcome, seeds)
+            tell_outcome(outcome, seeds)
     except KeyboardInterrupt:
         ended()
         complain("stopped by Ctrl-C")
@@ -77,7 +77,7 @@ def keep(
         raise typer.Exit(130) from None
 
 
-def _tell(outcome: Outcome, seeds: int) -> None:
+def tell_outcome(outcome: Outcome, seeds: int) -> None:
     which = f"{outcome.label}, seed {outcome.seed}" if seeds > 1 else outcome.label
     if outcome.summary["status"] == "diverged":
         err.print(f"  {which}: {outcome.summary['why']}", markup=False)

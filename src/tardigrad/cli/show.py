@@ -12,7 +12,7 @@ def show(findings: ResultTable) -> None:
     edge = out.width if out.is_terminal else None  # a file has none
     for line in wrapped(findings.title, edge):
         out.print(line, style="italic")
-    rows = [[_cell(cell) for cell in row] for row in findings.rows]
+    rows = [[cell_text(cell) for cell in row] for row in findings.rows]
     out.print(Table(findings.columns, rows, findings.keys))
     for note in findings.notes:
         for line in wrapped(note, edge):
@@ -26,7 +26,7 @@ def show_json(findings: ResultTable) -> None:
     print(json.dumps(findings.data(), indent=2))
 
 
-def _cell(value: Cell) -> str:
+def cell_text(value: Cell) -> str:
     if value is None:
         return ""
     if isinstance(value, float):

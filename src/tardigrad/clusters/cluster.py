@@ -1,7 +1,9 @@
 """When things happen: the interface between time models and the event loop."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy.typing as npt
@@ -72,6 +74,14 @@ class TimedCluster(Cluster):
             require(
                 absence.worker < self.workers,
                 f"absences name worker {absence.worker}, but there are {self.workers} workers",
+            )
+        for one, later in pairwise(sorted(self.absences, key=lambda a: (a.worker, a.leaves_s))):
+            back_s = math.inf if one.returns_s is None else one.returns_s
+            until = "for good" if one.returns_s is None else f"to {back_s:g} s"
+            require(
+                one.worker != later.worker or back_s < later.leaves_s,
+                f"absences say that worker {one.worker} leaves at {later.leaves_s:g} s, but by "
+                f"another it is away from {one.leaves_s:g} s {until}: make one of the two",
             )
 
     @abstractmethod

@@ -30,9 +30,9 @@ def draw(series: Sequence[Series], folder: str | Path, title: str) -> list[Path]
     metric = metric_of(series)
     if metric:
         clock = clock_of(summary for one in series for summary in one.summaries)
-        made["loss_by_update"] = _curves(series, metric, "update", "updates", title)
-        made["loss_by_time"] = _curves(series, metric, "time_s", clock.label, title)
-    made["delays"] = _delays(series, title)
+        made["loss_by_update"] = loss_figure(series, metric, "update", "updates", title)
+        made["loss_by_time"] = loss_figure(series, metric, "time_s", clock.label, title)
+    made["delays"] = delays_figure(series, title)
     paths = []
     for name, figure in made.items():
         path = Path(folder) / f"{name}.png"
@@ -41,7 +41,7 @@ def draw(series: Sequence[Series], folder: str | Path, title: str) -> list[Path]
     return paths
 
 
-def _curves(series: Sequence[Series], metric: str, axis: str, label: str, title: str) -> Figure:
+def loss_figure(series: Sequence[Series], metric: str, axis: str, label: str, title: str) -> Figure:
     figure, axes = _frame(title, label, metric.replace("_", " "))
     curves = [_curve([line_of(run, axis, metric) for run in one.finished]) for one in series]
     from_zero = fit_x(axes, [curve.x[-1] for curve in curves if curve is not None])
@@ -90,7 +90,7 @@ def _curve(runs: Sequence[Floats]) -> _Curve | None:
     return _Curve(x, y, stacked[:, 1].min(axis=0), stacked[:, 1].max(axis=0))
 
 
-def _delays(series: Sequence[Series], title: str) -> Figure:
+def delays_figure(series: Sequence[Series], title: str) -> Figure:
     """One histogram per kind of schedule: entries that shared one have the same delays."""
     figure, axes = _frame(title, "delay (updates between pull and push)", "share of gradients")
     groups: dict[tuple[int, ...], list[Series]] = {}

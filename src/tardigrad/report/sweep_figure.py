@@ -42,7 +42,7 @@ def draw_sweep(sweep: Sweep, path: str | Path) -> None:
 def _curves(axes: Axes, sweep: Sweep, first: str, looks: Mapping[str, dict[str, Any]]) -> None:
     metric = sweep.loss
     finished = [point for point in sweep.points if not point.diverged]
-    axis, label = _along(sweep)
+    axis, label = x_axis_of(sweep)
     axes.set_xlabel(label)
     axes.set_ylabel((metric or "loss").replace("_", " "))
     lines = [line_of(p.records, axis, metric) for p in finished] if metric else []
@@ -52,7 +52,7 @@ def _curves(axes: Axes, sweep: Sweep, first: str, looks: Mapping[str, dict[str, 
         look = looks[value_text(point.values[first])]
         axes.plot(x[shown], y[shown], linewidth=1.4, alpha=0.85, **look)
     log_loss(axes)
-    _cut(axes, _ceiling(sweep))
+    _cut(axes, ceiling_of(sweep))
     entries = {}
     for text, look in looks.items():
         mine = [point for point in sweep.points if value_text(point.values[first]) == text]
@@ -61,7 +61,7 @@ def _curves(axes: Axes, sweep: Sweep, first: str, looks: Mapping[str, dict[str, 
     axes.legend(entries.values(), entries.keys(), frameon=False, title=first, fontsize=9)
 
 
-def _along(sweep: Sweep) -> tuple[str, str]:
+def x_axis_of(sweep: Sweep) -> tuple[str, str]:
     """Updates; time where points differ in who waits and how fast workers are, because an update
     then is not the same amount of work."""
     clock = clock_of(point.summary for point in sweep.points)
@@ -76,7 +76,7 @@ def _ends(
 ) -> None:
     """Dots are points, triangles those beyond the frame; lines go through means over seeds."""
     assert sweep.loss
-    ceiling = _ceiling(sweep)
+    ceiling = ceiling_of(sweep)
     others = [key for key in sweep.keys if key not in (against, "seed")]
     numbers = sweep.values(against)
     families: dict[str, list[Swept]] = {}
@@ -130,7 +130,7 @@ def _ends(
         axes.legend(frameon=False, fontsize=9)
 
 
-def _ceiling(sweep: Sweep) -> float:
+def ceiling_of(sweep: Sweep) -> float:
     """Where figures end: points that run away, though not to infinity, would flatten the rest."""
     finished = [p.records for p in sweep.points if not p.diverged]
     if not sweep.loss or not finished:

@@ -14,18 +14,16 @@ from tardigrad.rules.dana import Dana
 from tardigrad.rules.delay import DelayCompensation
 from tardigrad.rules.fasgd import Fasgd
 from tardigrad.rules.gap import Gap
-from tardigrad.rules.rates import LearningRate, learning_rate
+from tardigrad.rules.rates import Rate
 from tardigrad.rules.rmsprop import RmsProp
 from tardigrad.rules.rule import Rule
 from tardigrad.rules.sgd import Sgd
 from tardigrad.rules.staleness import ExponentialPenalty, StalenessAware
 
-Rate = float | LearningRate
-
 
 def sgd(lr: Rate, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> Rule:
     """v ← γ v + g; θ ← θ − η v, or with Nesterov θ ← θ − η (g + γ v)"""
-    return Rule(learning_rate(lr), Sgd(momentum, nesterov), weight_decay=weight_decay)
+    return Rule(lr, Sgd(momentum, nesterov), weight_decay=weight_decay)
 
 
 def adam(
@@ -35,7 +33,7 @@ def adam(
     weight_decay: float = 0.0,
 ) -> Rule:
     """m ← β1 m + (1−β1) g; u ← β2 u + (1−β2) g²; θ ← θ − η m̂ / (√û + ε)"""
-    return Rule(learning_rate(lr), Adam(betas, eps), weight_decay=weight_decay)
+    return Rule(lr, Adam(betas, eps), weight_decay=weight_decay)
 
 
 def rmsprop(
@@ -46,12 +44,12 @@ def rmsprop(
     weight_decay: float = 0.0,
 ) -> Rule:
     """u ← α u + (1−α) g²; v ← γ v + g / (√u + ε); θ ← θ − η v"""
-    return Rule(learning_rate(lr), RmsProp(alpha, eps, momentum), weight_decay=weight_decay)
+    return Rule(lr, RmsProp(alpha, eps, momentum), weight_decay=weight_decay)
 
 
 def adagrad(lr: Rate, eps: float = 1e-10, weight_decay: float = 0.0) -> Rule:
     """u ← u + g²; θ ← θ − η g / (√u + ε)"""
-    return Rule(learning_rate(lr), AdaGrad(eps), weight_decay=weight_decay)
+    return Rule(lr, AdaGrad(eps), weight_decay=weight_decay)
 
 
 def staleness_aware(
@@ -67,7 +65,7 @@ def staleness_aware(
     SASGD (Zhang 2015; Gap-Aware paper, Alg. 3 and 5).
     """
     return Rule(
-        learning_rate(lr),
+        lr,
         Sgd(momentum, nesterov),
         StalenessAware(on, staleness),
         weight_decay=weight_decay,
@@ -86,7 +84,7 @@ def exponential_penalty(
     Chan and Lane 2014; `rate` is ρ.
     """
     return Rule(
-        learning_rate(lr),
+        lr,
         Sgd(momentum, nesterov),
         ExponentialPenalty(rate),
         weight_decay=weight_decay,
@@ -105,9 +103,7 @@ def fasgd(
 
     Odena 2016; the choices are told at `Fasgd`.
     """
-    return Rule(
-        learning_rate(lr), Sgd(), Fasgd(gamma, beta, eps, estimator), weight_decay=weight_decay
-    )
+    return Rule(lr, Sgd(), Fasgd(gamma, beta, eps, estimator), weight_decay=weight_decay)
 
 
 def delay_compensated(
@@ -129,7 +125,7 @@ def delay_compensated(
     if lam is None:
         lam = 2.0 if adaptive else 0.04
     return Rule(
-        learning_rate(lr),
+        lr,
         Sgd(momentum),
         DelayCompensation(lam, adaptive, mean_square_decay, mean_square),
         weight_decay=weight_decay,
@@ -153,7 +149,7 @@ def gap_aware(
     """
     require(not nesterov or momentum != 0, "momentum=0 has no Nesterov form: add nesterov=False")
     return Rule(
-        learning_rate(lr),
+        lr,
         Sgd(momentum, nesterov, keep_velocity=step == "previous"),
         Gap(per, step, max_lr, tolerance),
         weight_decay=weight_decay,
@@ -165,7 +161,7 @@ def dana(lr: Rate, momentum: float = 0.9, weight_decay: float = 0.0) -> Rule:
 
     DANA-Zero (Gap-Aware paper, Alg. 6).
     """
-    return Rule(learning_rate(lr), Dana(momentum), weight_decay=weight_decay)
+    return Rule(lr, Dana(momentum), weight_decay=weight_decay)
 
 
 def dana_sa(lr: Rate, momentum: float = 0.9, weight_decay: float = 0.0) -> Rule:
@@ -173,9 +169,7 @@ def dana_sa(lr: Rate, momentum: float = 0.9, weight_decay: float = 0.0) -> Rule:
 
     Gap-Aware paper, Alg. 7.
     """
-    return Rule(
-        learning_rate(lr), Dana(momentum), StalenessAware("gradient"), weight_decay=weight_decay
-    )
+    return Rule(lr, Dana(momentum), StalenessAware("gradient"), weight_decay=weight_decay)
 
 
 def dana_ga(lr: Rate, momentum: float = 0.9, weight_decay: float = 0.0) -> Rule:
@@ -184,7 +178,7 @@ def dana_ga(lr: Rate, momentum: float = 0.9, weight_decay: float = 0.0) -> Rule:
     Gap-Aware paper, Alg. 8. The gap is against the sent vector; u = γ v_i + g, because v_i is still
     0 when a worker first comes; its mean square is one for the server (choice).
     """
-    return Rule(learning_rate(lr), Dana(momentum), Gap(step="tentative"), weight_decay=weight_decay)
+    return Rule(lr, Dana(momentum), Gap(step="tentative"), weight_decay=weight_decay)
 
 
 def adam_sa(
@@ -197,9 +191,7 @@ def adam_sa(
 
     Gap-Aware paper, Alg. 10: the penalty goes on the first moment only.
     """
-    return Rule(
-        learning_rate(lr), Adam(betas, eps), StalenessAware("gradient"), weight_decay=weight_decay
-    )
+    return Rule(lr, Adam(betas, eps), StalenessAware("gradient"), weight_decay=weight_decay)
 
 
 def adam_ga(
@@ -212,9 +204,7 @@ def adam_ga(
 
     Gap-Aware paper, Alg. 11; C from the tentative Adam direction (choice, told at `Gap`).
     """
-    return Rule(
-        learning_rate(lr), Adam(betas, eps), Gap(step="tentative"), weight_decay=weight_decay
-    )
+    return Rule(lr, Adam(betas, eps), Gap(step="tentative"), weight_decay=weight_decay)
 
 
 RULES: dict[str, Callable[..., Rule]] = {

@@ -49,6 +49,9 @@ class LearningRate(ABC):
     def max(self) -> float: ...
 
 
+Rate = float | LearningRate
+
+
 @dataclass(frozen=True)
 class ConstantRate(LearningRate):
     """η."""
@@ -161,7 +164,7 @@ class ExponentialRate(LearningRate):
 class WarmUpRate(LearningRate):
     """From η/N in a straight line to η over the first `over` epochs, then `after` (Goyal 2017)."""
 
-    after: LearningRate
+    after: Rate
     workers: int
     over: float = 5.0
     by: Unit = "epochs"
@@ -174,11 +177,12 @@ class WarmUpRate(LearningRate):
 
     def at(self, progress: Progress) -> float:
         share = min(1.0, progress.measure(self.by) / self.over)
-        return self.after.at(progress) * (1.0 / self.workers + (1.0 - 1.0 / self.workers) * share)
+        rate = learning_rate(self.after).at(progress)
+        return rate * (1.0 / self.workers + (1.0 - 1.0 / self.workers) * share)
 
     @property
     def max(self) -> float:
-        return self.after.max
+        return learning_rate(self.after).max
 
 
 step, linear, cosine, exponential, warm_up = (
@@ -199,7 +203,7 @@ RATES: dict[str, type[LearningRate]] = {
 }
 
 
-def learning_rate(lr: float | LearningRate) -> LearningRate:
+def learning_rate(lr: Rate) -> LearningRate:
     """A number becomes a constant rate; a rate stays what it is."""
     if isinstance(lr, LearningRate):
         return lr

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tardigrad.core.checks import number, positive, require
 from tardigrad.core.layout import Layout
-from tardigrad.rules.rates import LearningRate, Progress, learning_rate
+from tardigrad.rules.rates import Progress, Rate, learning_rate
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Own = TypeVar("Own", bound=tuple[Any, ...])
@@ -208,6 +208,7 @@ class Rule:
     """A correction in front of an optimizer.
 
     Args:
+        lr: a number is kept as the constant rate.
         weight_decay: wd·θ, with the server's θ, is added to each gradient before any correction
             (a choice: it is part of the gradient, so gaps and moments see it).
         within_group: apply a group's gradients one after another at η/M instead of their mean
@@ -216,7 +217,7 @@ class Rule:
         clip_norm: workers scale a gradient whose norm exceeds this down to it, before they push.
     """
 
-    lr: LearningRate
+    lr: Rate
     optimizer: Optimizer[Any, Any]
     correction: Correction[Any, Any] = field(default_factory=lambda: Raw())
     weight_decay: float = 0.0
@@ -249,10 +250,10 @@ class Rule:
 
     def scalars(self, progress: Progress, scale: float = 1.0) -> "Scalars":
         """The host's part of an update, as Python floats in the order of `Now`."""
-        count = progress.updates + 1
+        count, rate = progress.updates + 1, learning_rate(self.lr)
         return Scalars(
-            self.lr.at(progress) * scale,
-            self.lr.max * scale,
+            rate.at(progress) * scale,
+            rate.max * scale,
             self.correction.host(count),
             self.optimizer.host(count),
         )

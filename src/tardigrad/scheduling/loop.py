@@ -262,10 +262,7 @@ class ControlLoop:
 
     def _leave(self, worker: int) -> None:
         """Its unfinished gradient is lost; pushes already on their way still arrive."""
-        control = self.workers[worker]
-        if not control.present:
-            return
-        control.leave()
+        self.workers[worker].leave()
         self.source.abandon(worker)
         computing, self._computing[worker] = self._computing[worker], None
         if computing is not None:  # nobody will finish it
@@ -278,8 +275,6 @@ class ControlLoop:
 
     def _join(self, worker: int) -> None:
         control = self.workers[worker]
-        if control.present:
-            return
         control.join()
         self.recorder.member(worker, True, self.now_s)
         for shard in range(self.recorder.shards):

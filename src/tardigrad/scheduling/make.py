@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tardigrad.clusters import Clockless, Cluster, FixedOrder, TimedCluster
+from tardigrad.core.arrays import Ints
 from tardigrad.core.checks import count, require
 from tardigrad.links import Full, Gate, Link
 from tardigrad.policies import Async, Policy, Sync
@@ -100,7 +101,7 @@ def check_control(
 
 
 def schedule_from_order(
-    order: Sequence[int], num_workers: int, policy: Policy | None = None, shards: int = 1
+    order: Sequence[int] | Ints, num_workers: int, policy: Policy | None = None, shards: int = 1
 ) -> Schedule:
     """The schedule in which gradients arrive in exactly this order of workers."""
     count("num_workers", num_workers)

@@ -208,7 +208,10 @@ class Schedule:
 
     @staticmethod
     def from_order(
-        order: Sequence[int], num_workers: int, policy: "Policy | None" = None, shards: int = 1
+        order: Sequence[int] | Ints,
+        num_workers: int,
+        policy: "Policy | None" = None,
+        shards: int = 1,
     ) -> "Schedule":
         """The schedule in which gradients arrive in exactly this order of workers."""
         from tardigrad.scheduling.make import schedule_from_order

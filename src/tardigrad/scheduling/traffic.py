@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tardigrad.core.arrays import Floats, Ints
+from tardigrad.core.arrays import Ints
 from tardigrad.scheduling.schedule import Schedule
 
 
@@ -84,12 +84,6 @@ def copies_curve(schedule: Schedule, pull: bool) -> tuple[Ints, Ints]:
     of B-FASGD's figure."""
     sent = schedule.wire_sent[schedule.wire_pull == int(pull)]
     return np.arange(1, len(sent) + 1), np.cumsum(sent)
-
-
-def deviation_curve(schedule: Schedule) -> tuple[Ints, Floats]:
-    """(groups applied, deviation that rode on the reply), reply by reply."""
-    replies = schedule.wire_pull == 1
-    return schedule.wire_after[replies], schedule.wire_deviation[replies]
 
 
 def _copies(potential: Ints, crossed: Ints, sizes: Ints) -> Copies:

@@ -83,24 +83,25 @@ class ModuleTask:
         self.seed = seed
         self.device = _device(device)
         self.dtype = dtype_of(dtype, module)
-        self._module = copy.deepcopy(module).to(self.device, self.dtype).train()
-        trainable = {n: p for n, p in self._module.named_parameters() if p.requires_grad}
+        self.module = copy.deepcopy(module).to(self.device, self.dtype).train()
+        """Its own copy: each gradient writes its view into the parameters."""
+        trainable = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
         if not trainable:
             raise ValueError("module has no parameters that require gradients: nothing to learn")
-        check_dense(self._module)
+        check_dense(self.module)
         for parameter in trainable.values():  # its own memory, so aligned as torch aligns it
             parameter.data = parameter.detach().clone(memory_format=torch.contiguous_format)
         self.layout = Layout.of(trainable)
         self._start = flatten(trainable)
         check_parameters(self._start)
         if channels_last:
-            self._module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._parameters: list[Tensor] = list(trainable.values())
-        self._statistics = BatchNormStatistics(self._module)
+        self._statistics = BatchNormStatistics(self.module)
         self._loss = loss_function(loss)
         self._augment = augmentation(augment)
-        known = is_known(self._module) and draws_nothing(self._loss)
-        self.stochastic = has_random_layers(self._module) if stochastic is None else stochastic
+        known = is_known(self.module) and draws_nothing(self._loss)
+        self.stochastic = has_random_layers(self.module) if stochastic is None else stochastic
         self._may_draw = self.stochastic or (stochastic is None and not known)
         self.data = data.to(self.device, self.dtype)
         self.epoch_size = len(self.data.train)
@@ -142,7 +143,7 @@ class ModuleTask:
         self._statistics.clear()
         with self.products():
             with self._autocast():
-                loss = self._loss(self._module(inputs), targets)
+                loss = self._loss(self.module(inputs), targets)
             if loss.dim() != 0:
                 raise ValueError(
                     f"loss must return a scalar, the mean over the batch, got shape "
@@ -166,14 +167,14 @@ class ModuleTask:
         # Asked for once, at the end: a GPU would wait at every question.
         losses, right = list[Tensor](), list[Tensor]()
         sizes, counted = list[int](), 0
-        self._module.eval()
+        self.module.eval()
         try:
             with torch.no_grad(), self._drawing("evaluation"):
                 for at in range(0, len(data), CHUNK):
                     # Copied, so that bits do not depend on where the data happens to lie.
                     inputs = data.inputs[at : at + CHUNK].clone()
                     targets = data.targets[at : at + CHUNK]
-                    outputs = self._module(inputs)
+                    outputs = self.module(inputs)
                     losses.append(self._loss(outputs, targets))
                     sizes.append(len(inputs))
                     hit = hits(outputs, targets)
@@ -181,7 +182,7 @@ class ModuleTask:
                         right.append(hit.sum())
                         counted += hit.numel()
         finally:
-            self._module.train()
+            self.module.train()
         loss = 0.0
         for mean, size in zip(torch.stack(losses).tolist(), sizes, strict=True):
             loss += mean * size
@@ -240,13 +241,13 @@ class ModuleTask:
         if type(self) is not ModuleTask:
             return False
         train = self.data.train
-        dims = keeps_samples_apart(self._module, train.inputs.dim())
+        dims = keeps_samples_apart(self.module, train.inputs.dim())
         return dims is not None and weighs_equally(self._loss, dims, train.targets)
 
     @property
     def convolves(self) -> bool:
         """Whether the model has convolutions."""
-        return any(isinstance(m, nn.modules.conv._ConvNd) for m in self._module.modules())
+        return any(isinstance(m, nn.modules.conv._ConvNd) for m in self.module.modules())
 
     def differs(self, other: "ModuleTask") -> str | None:
         """What the two tasks differ in beside their seeds and initial parameters; None if nothing.
@@ -256,7 +257,7 @@ class ModuleTask:
         for name in ("layout", "batch_size", "device", "dtype", "precision", "_loss"):
             if getattr(self, name) != getattr(other, name):
                 return name.strip("_")
-        if str(self._module) != str(other._module):
+        if str(self.module) != str(other.module):
             return "model"
         if not _equal(self._fixed(), other._fixed()):
             return "what the model does not learn"
@@ -268,8 +269,8 @@ class ModuleTask:
     def _fixed(self) -> list[Tensor]:
         """The module's tensors that are never learned."""
         learned = set(self.layout.names)
-        held = [p for n, p in self._module.named_parameters() if n not in learned]
-        return held + list(self._module.buffers())
+        held = [p for n, p in self.module.named_parameters() if n not in learned]
+        return held + list(self.module.buffers())
 
     def statistics_zeros(self) -> tuple[Tensor, ...]:
         """What `functional_loss_and_statistics` fills; under vmap it needs a batch of them."""
@@ -281,7 +282,7 @@ class ModuleTask:
 
     def loss_of(self, params: Mapping[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
         """The same of the parameters by name."""
-        return self._loss(functional_call(self._module, dict(params), (inputs,)), targets)
+        return self._loss(functional_call(self.module, dict(params), (inputs,)), targets)
 
     def functional_loss_and_statistics(
         self, params: Tensor, inputs: Tensor, targets: Tensor, zeros: tuple[Tensor, ...]
@@ -298,7 +299,7 @@ class ModuleTask:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The same of the parameters by name."""
         named = dict(zip(self._statistics.names, zeros, strict=True))
-        outputs = functional_call(self._module, {**params, **named}, (inputs,))
+        outputs = functional_call(self.module, {**params, **named}, (inputs,))
         return self._loss(outputs, targets), tuple(named.values())
 
     def _place(self, flat: Tensor) -> None:

@@ -15,6 +15,6 @@ def differing(one: Schedule, other: Schedule, ignore: Collection[str] = ()) -> l
 
 
 def _equal(a: object, b: object) -> bool:
-    if isinstance(a, np.ndarray):
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     return a == b
