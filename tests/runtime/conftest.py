@@ -1,19 +1,24 @@
-"""One Ray and one crew of actors for all tests: a start takes seconds."""
+"""One Ray and one pool of actors for all tests: a start takes seconds."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
+if TYPE_CHECKING:
+    from tardigrad.runtime import ActorPool
+
 # Actors must find the package, and these tests, where this process finds them.
-HERE = Path(__file__).parent
-PATHS = [str(HERE.parents[1] / "src"), str(HERE), os.environ.get("PYTHONPATH", "")]
+ROOT = Path(__file__).parents[2]
+PATHS = [str(ROOT / "src"), str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, PATHS))
 
 
 @pytest.fixture(scope="session")
-def ray_here():
+def ray_here() -> Iterator[None]:
     from tardigrad.runtime import local
 
     with local(actors=8):
@@ -21,15 +26,15 @@ def ray_here():
 
 
 @pytest.fixture(scope="session")
-def crew(ray_here):
-    from tardigrad.runtime import Crew
+def pool(ray_here: None) -> "Iterator[ActorPool]":
+    from tardigrad.runtime import ActorPool
 
-    with Crew() as crew:
-        yield crew
+    with ActorPool() as pool:
+        yield pool
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
+def _one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

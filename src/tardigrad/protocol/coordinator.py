@@ -105,6 +105,9 @@ class Patience:
     answer_s: float = 45.0
     """A process that does not answer for so long is taken for dead. Steps may take longer: they do
     not keep a process from answering."""
+    attend_s: float = 10.0
+    """Between questions to all workers how they are. Nobody would miss one that is stopped, but
+    those that wait for it."""
     save_s: float = 600.0
     replace_s: float = 60.0
     """A dead worker's replacement; the run goes on without it."""
@@ -148,6 +151,7 @@ class Coordinator:
         self._to_change = sorted(self.changes, key=lambda change: change.at_update)
         self._next_worker = self.workers
         self._version = 0
+        self._unattended_s = 0.0
         self._next_cut = self.cut_every
         self._evaluated = -1
         self._snapshots: dict[int, dict[int, Any]] = {}
@@ -167,11 +171,6 @@ class Coordinator:
                     return (yield from self._tell_shards(lambda s: [FinishShard()]))
             except _Unreachable:
                 continue
-
-    def stop(self) -> Steps[None]:
-        """Let workers finish what they are at, without waiting for those that do not answer."""
-        calls = [(Process("worker", worker), StopWork()) for worker in self._lives]
-        yield Ask(calls, self.patience.poll_s * 20)
 
     # Beginning.
 
@@ -271,7 +270,9 @@ class Coordinator:
             self._version = version
             self._deaths.clear()
         workers = {}
-        if self.watches:
+        self._unattended_s += self.patience.poll_s
+        if self.watches or self._unattended_s >= self.patience.attend_s:
+            self._unattended_s = 0.0
             answers = yield from self._ask([(who, AskWorker()) for who in self._at_work()])
             workers = dict(zip(self._lives, answers, strict=True))
         yield from self._show(status, workers)

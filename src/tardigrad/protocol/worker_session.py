@@ -162,6 +162,7 @@ class WorkerSession:
             self.control.replaced(now_s)
         else:
             self.control.half.rejoined()
+        self._go(now_s)
         return self._outputs()
 
     def hear(self, message: FromShard, payloads: Sequence[Any], now_s: float) -> list[WorkerOutput]:

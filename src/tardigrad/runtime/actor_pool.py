@@ -47,11 +47,16 @@ class ActorPool:
     def give_back(self, actor: Any) -> None:
         self._idle[self._bindings[actor]].append(actor)
 
+    def discard(self, actor: Any) -> None:
+        """End it, whatever it is doing."""
+        del self._bindings[actor]
+        ray.kill(actor)
+
     def close(self) -> None:
-        for actors in self._idle.values():
-            for actor in actors:
-                ray.kill(actor)
-            actors.clear()
+        """End them all, also those that nobody has given back."""
+        for actor in list(self._bindings):
+            self.discard(actor)
+        self._idle.clear()
 
     def __enter__(self) -> "ActorPool":
         return self

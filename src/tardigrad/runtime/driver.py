@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from tardigrad.protocol.calls import (
     Answer,
@@ -34,9 +34,9 @@ from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.replica import Snapshot
 from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.ray_setup import ActorPlace, RaySetup
-from tardigrad.runtime.shard_actor import LiveShard, SentOrigin
 from tardigrad.runtime.shard_process import FinalShard, LifeEnded
-from tardigrad.runtime.worker_actor import LiveWorker
+from tardigrad.runtime.shard_shell import LiveShard, SentOrigin
+from tardigrad.runtime.worker_shell import LiveWorker
 
 START_S = 120.0
 STOP_S = 30.0
@@ -93,24 +93,26 @@ class Driver:
             raise
 
     def finish(self) -> None:
-        """Let the actors be used again, as far as they answer."""
-        self._drive(self.coordinator.stop())
+        """Let the actors be used again, as far as they answer. What goes wrong in them now does not
+        matter: every update has been made."""
+        limit_s = min(STOP_S, self.coordinator.patience.answer_s)
         closing = {actor.handle.close.remote(): actor for actor in self._actors.values()}
-        done, late = ray.wait(list(closing), num_returns=len(closing), timeout=STOP_S)
+        done, late = ray.wait(list(closing), num_returns=len(closing), timeout=limit_s)
         for reference in done:
             try:
                 ray.get(reference)
                 self.pool.give_back(closing[reference].handle)
-            except RayActorError:
-                pass
+            except RayError:
+                late.append(reference)
         for reference in late:
-            ray.kill(closing[reference].handle)
+            self.pool.discard(closing[reference].handle)
         self._actors.clear()
 
     def abandon(self) -> None:
         """End every process of the run, whatever it is doing."""
         for actor in self._actors.values():
-            ray.kill(actor.handle)
+            self.pool.discard(actor.handle)
+        self._actors.clear()
 
     def _drive(self, steps: Any) -> Any:
         value: Any = None
@@ -134,7 +136,7 @@ class Driver:
             case EndProcess(process):
                 actor = self._actors.pop(process, None)
                 if actor is not None:
-                    ray.kill(actor.handle)
+                    self.pool.discard(actor.handle)
             case TakeEpoch(purpose):
                 return self._epochs.take(purpose)
             case Recover():
@@ -187,13 +189,17 @@ class Driver:
     ) -> list[Outcome]:
         until = time.monotonic() + limit_s
         outcomes: list[Outcome] = []
-        for process, (handle, reference) in prepared.items():
-            outcome = self._outcome(process, reference, until)
-            if isinstance(outcome, Answer):
-                self._actors[process] = _Actor(handle, outcome.value, handle.watch.remote())
-            else:
-                ray.kill(handle)
-            outcomes.append(outcome)
+        unready = {process: handle for process, (handle, _) in prepared.items()}
+        try:
+            for process, (handle, reference) in prepared.items():
+                outcome = self._outcome(process, reference, until)
+                if isinstance(outcome, Answer):
+                    self._actors[process] = _Actor(handle, outcome.value, handle.watch.remote())
+                    del unready[process]
+                outcomes.append(outcome)
+        finally:
+            for handle in unready.values():
+                self.pool.discard(handle)
         return outcomes
 
     def _ask(self, calls: Sequence[tuple[Process, Any]], limit_s: float) -> list[Outcome]:
@@ -231,7 +237,7 @@ class Driver:
             if isinstance(error.cause, LifeEnded):
                 return Dead(process, str(error.cause))
             raise error.cause from error
-        except RayActorError as error:
+        except RayError as error:  # it has died, or its node has, with what it answered
             return Dead(process, _why(error))
 
     def _find_dead(self, seconds: float) -> list[Dead]:
@@ -257,7 +263,7 @@ class Driver:
             self._watch(Live(now_s, show.shards, dict(show.workers)))
 
 
-def _why(error: RayActorError) -> str:
+def _why(error: RayError) -> str:
     """Ray's reason in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:200] if lines else type(error).__name__

@@ -1,11 +1,11 @@
 """What may be asked of a run on Ray beside what a simulated one is asked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.checks import count, one_of, require
-from tardigrad.protocol.coordinator import MembershipChange
+from tardigrad.protocol.coordinator import MembershipChange, Patience
 from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.faults import Fault
 
@@ -29,6 +29,8 @@ class Processes:
     """Updates between digests of θ in the logs, which a replay compares; 0: at the end alone."""
     sync_log: bool = False
     """Make logs survive loss of power, at about 0.2 ms an update."""
+    patience: Patience = field(default_factory=Patience)
+    """How long processes may take before something is done about it."""
 
     def __post_init__(self) -> None:
         count("threads", self.threads)

@@ -49,7 +49,11 @@ OLD_NAMES = grouped_arguments(
     checkpoints=Grouped(
         Checkpoints, {"folder": "folder", "cut_every": "every", "resume": "resume"}
     ),
-    processes=Grouped(Processes, {field.name: field.name for field in fields(Processes)}),
+    processes=Grouped(
+        Processes,
+        {name: name for name in ("address", "resources", "threads", "shared_memory")}
+        | {"crew": "pool", "digest_every": "digest_every", "sync_log": "sync_log"},
+    ),
     scenario=Grouped(Scenario, {field.name: field.name for field in fields(Scenario)}),
 )
 
@@ -143,6 +147,7 @@ def train(
             checkpoints.every,
             scenario.changes,
             watches=watch is not None,
+            patience=processes.patience,
         )
         with _pool(processes, workers + shards) as pool:
             driver = Driver(
