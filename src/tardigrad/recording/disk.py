@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-LATE = ("nfs", "cifs", "smb", "9p", "fuse.")
+LATE = ("nfs", "cifs", "smb", "fuse.sshfs")
 """File systems, by how their names begin, whose other machines see writes late."""
 
 
