@@ -55,9 +55,16 @@ class FenceShard(NamedTuple):
 
 
 class ReinstateShard(NamedTuple):
+    """It goes on from this version, and from this row."""
+
     shard: int
     epoch: int
     version: int
+    rows: int
+
+
+class OpenShard(NamedTuple):
+    """All know of this process: from now on it hears workers."""
 
 
 class HoldReleases(NamedTuple):
@@ -93,6 +100,7 @@ ShardCall = (
     | LeaveWorker
     | FenceShard
     | ReinstateShard
+    | OpenShard
     | HoldReleases
     | SaveCut
     | TakeSnapshots
