@@ -1,7 +1,6 @@
 """What must hold at a run's end, whatever has happened."""
 
 import torch
-from simulated_cluster import SimulatedCluster
 
 import tardigrad as tg
 from tardigrad.protocol.messages import Applied, Dropped
@@ -10,6 +9,8 @@ from tardigrad.recording.merge import merge, pushed
 from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.shard_logs import ShardStory, read_story
 from tardigrad.scheduling.validate import validate
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_disk import ReadOnlyDisk
 
 
 def check(cluster: SimulatedCluster) -> None:
@@ -52,7 +53,7 @@ def _check_log(cluster: SimulatedCluster, shard: int, story: ShardStory) -> None
             assert row in came, f"worker {worker}'s step {step} was acknowledged and is lost"
 
 
-class _WithoutCuts:
+class _WithoutCuts(ReadOnlyDisk):
     """So that everything is executed again from the start."""
 
     def __init__(self, disk: Disk) -> None:

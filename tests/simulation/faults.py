@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from simulated_cluster import SimulatedCluster
-from simulated_disk import FullDisk
-from simulated_driver import SimulatedDriver
-from simulated_processes import SimulatedProcess
-
 from tardigrad.protocol.coordinator import Coordinator, RunFailed
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_disk import FullDisk
+from tests.simulation.simulated_driver import SimulatedDriver
+from tests.simulation.simulated_processes import SimulatedProcess
 
 KINDS = (
     "kill",
@@ -196,7 +195,7 @@ class Faults:
         self.cluster.no_room = False
 
     def _curse(self, target: SimulatedProcess, seconds: float) -> None:
-        """It dies soon after it is made, again and again, until it is over or the run has failed."""
+        """It dies whenever it has been made, for a while or until the run has failed."""
         cluster = self.cluster
         if isinstance(target, SimulatedDriver):
             return

@@ -8,12 +8,6 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import torch
-from checks import check
-from faults import Fault, Faults, draw_faults
-from simulated_cluster import SimulatedCluster
-from simulated_disk import SharedDisk
-from simulated_network import Network, Weather
-from simulated_time import SimulatedTime
 
 import tardigrad as tg
 from tardigrad import rules
@@ -21,6 +15,12 @@ from tardigrad.core.layout import Sharding
 from tardigrad.policies import Policy
 from tardigrad.protocol.coordinator import Coordinator, MembershipChange
 from tardigrad.recording.setup import RunSetup
+from tests.simulation.checks import check
+from tests.simulation.faults import Fault, Faults, draw_faults
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_disk import SharedDisk
+from tests.simulation.simulated_network import Network, Weather
+from tests.simulation.simulated_time import SimulatedTime
 
 LIMIT_S = 4000.0
 SIZE = 6

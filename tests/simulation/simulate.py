@@ -5,7 +5,8 @@ import time
 from collections import Counter
 
 import torch
-from scenarios import draw, run
+
+from tests.simulation.scenarios import draw, run
 
 
 def main(seeds: str) -> int:

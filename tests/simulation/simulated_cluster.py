@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from simulated_disk import SharedDisk
-from simulated_driver import SimulatedDriver
-from simulated_network import Network
-from simulated_processes import SimulatedProcess, SimulatedShard
-from simulated_time import SimulatedTime
 
 from tardigrad.protocol.coordinator import Coordinator
 from tardigrad.protocol.messages import FromShard
 from tardigrad.recording.replica import Snapshot
 from tardigrad.recording.setup import RunSetup
+from tests.simulation.simulated_disk import SharedDisk
+from tests.simulation.simulated_driver import SimulatedDriver
+from tests.simulation.simulated_network import Network
+from tests.simulation.simulated_processes import SimulatedProcess, SimulatedShard
+from tests.simulation.simulated_time import SimulatedTime
 
 Strike = Callable[[SimulatedProcess], None]
 
@@ -112,9 +112,9 @@ class SimulatedCluster:
     def show(self, driver: SimulatedDriver, snapshots: Sequence[Sequence[Snapshot]]) -> None:
         if driver is not self.newest_driver:
             return
-        every = [{one.version: one.theta for one in some} for some in snapshots]
-        for version in set.intersection(*(set(some) for some in every)):
-            self.shown[version] = torch.cat([some[version] for some in every])
+        for parts in snapshots:
+            (version,) = {part.version for part in parts}
+            self.shown[version] = torch.cat([part.theta for part in parts])
 
     def lose_power(self, host: str) -> None:
         """Logs that are not synced do not survive it, and what they promised is void."""

@@ -7,7 +7,7 @@ A process may be killed in the middle of any write.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from simulated_time import SimulatedTime
+from tests.simulation.simulated_time import SimulatedTime
 
 
 @dataclass
@@ -124,7 +124,26 @@ class SimulatedDisk:
             raise OSError(28, "No space left on device")
 
 
-class SlowlyRead:
+class ReadOnlyDisk:
+    """For what only reads."""
+
+    def append(self, name: str, data: bytes) -> None:
+        raise NotImplementedError(name)
+
+    def sync(self, name: str) -> None:
+        raise NotImplementedError(name)
+
+    def create(self, name: str, data: bytes) -> bool:
+        raise NotImplementedError(name)
+
+    def replace(self, name: str, data: bytes) -> None:
+        raise NotImplementedError(name)
+
+    def remove(self, prefix: str) -> None:
+        raise NotImplementedError(prefix)
+
+
+class SlowlyRead(ReadOnlyDisk):
     """Reads as a driver does while shards go on writing: each shard's logs at its own moment."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
@@ -144,18 +163,3 @@ class SlowlyRead:
         if prefix.startswith("logs/"):
             return sorted(name for name in self._logs if name.startswith(prefix))
         return self._disk.names(prefix)
-
-    def append(self, name: str, data: bytes) -> None:
-        raise NotImplementedError(name)
-
-    def sync(self, name: str) -> None:
-        raise NotImplementedError(name)
-
-    def create(self, name: str, data: bytes) -> bool:
-        raise NotImplementedError(name)
-
-    def replace(self, name: str, data: bytes) -> None:
-        raise NotImplementedError(name)
-
-    def remove(self, prefix: str) -> None:
-        raise NotImplementedError(prefix)

@@ -1,10 +1,9 @@
 """A driver: carries out what a `Coordinator` yields."""
 
+import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
-
-from simulated_disk import SlowlyRead
-from simulated_processes import Gone, SimulatedProcess, SimulatedShard, SimulatedWorker
 
 from tardigrad.protocol.calls import (
     Answer,
@@ -31,6 +30,13 @@ from tardigrad.recording.cuts import finish_cut, next_cut
 from tardigrad.recording.epochs import FINISH, Deposed, Epochs, RunFinished
 from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.runtime.shard_process import LifeEnded, ShardProcess, shard_origin
+from tests.simulation.simulated_disk import SlowlyRead
+from tests.simulation.simulated_processes import (
+    Gone,
+    SimulatedProcess,
+    SimulatedShard,
+    SimulatedWorker,
+)
 
 MAKE_S = 0.2
 READ_S = 0.1
@@ -48,7 +54,7 @@ class SimulatedDriver(SimulatedProcess):
         self.shards: dict[int, SimulatedShard] = {}
         self.workers: dict[int, SimulatedWorker] = {}
         self.epochs = Epochs(self.disk, self.name)
-        self._deaths: list[Dead] = []
+        self._died: list[SimulatedProcess] = []
         self._waiting: Callable[[], None] | None = None
         self._asked: list[tuple[SimulatedProcess, Callable[[], None]]] = []
         """Whom it waits for an answer of, and what follows if they have died."""
@@ -59,7 +65,7 @@ class SimulatedDriver(SimulatedProcess):
         """Its processes go with it, some a little later."""
         for process in [*self.shards.values(), *self.workers.values()]:
             late_s = self.cluster.time.random.choice([0.0, 0.5, 20.0])
-            process.at(late_s, lambda p=process: p.kill("its driver died"))
+            process.at(late_s, partial(process.kill, "its driver died"))
 
     def notice_death(self, process: SimulatedProcess) -> None:
         """A while after it has happened."""
@@ -67,9 +73,7 @@ class SimulatedDriver(SimulatedProcess):
         self.at(seconds, lambda: self._noticed(process))
 
     def _noticed(self, process: SimulatedProcess) -> None:
-        who = self._who(process)
-        if who is not None:
-            self._deaths.append(Dead(who, process.why))
+        self._died.append(process)
         for asked, give_up in list(self._asked):
             if asked is process:
                 give_up()
@@ -200,7 +204,7 @@ class SimulatedDriver(SimulatedProcess):
         for kind in sorted({type(call).__name__ for _, call in calls}):
             self.tell_moment(f"asks {kind}")
         for at, (who, call) in enumerate(calls):
-            self._call(who, call, lambda outcome, at=at: settle(at, outcome))
+            self._call(who, call, partial(settle, at))
 
     def _call(self, who: Process, call: Any, settle: Callable[[Outcome], None]) -> None:
         target, network = self._process(who), self.cluster.network
@@ -236,10 +240,11 @@ class SimulatedDriver(SimulatedProcess):
             if not over:
                 over = True
                 self._waiting = None
-                found, self._deaths = self._deaths, []
-                self._resume(found)
+                died, self._died = self._died, []
+                known = [(self._who(process), process.why) for process in died]
+                self._resume([Dead(who, why) for who, why in known if who is not None])
 
-        if self._deaths:
+        if self._died:
             self.at(0.0, go_on)
         else:
             self._waiting = go_on
@@ -279,10 +284,8 @@ class SimulatedDriver(SimulatedProcess):
         self.workers[worker] = made
         self.cluster.processes.append(made)
         made.begin(worker)
-        try:
+        with contextlib.suppress(Gone):
             made.tell_moment("is made")
-        except Gone:
-            pass
         return Answer(None)
 
     def _end(self, who: Process) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulated_time import SimulatedTime
+from tests.simulation.simulated_time import SimulatedTime
 
 
 @dataclass
@@ -57,10 +57,15 @@ class Network:
     def send(self, sender: str, receiver: str, deliver: Callable[[], None]) -> None:
         """A message between a worker and a shard: it may be lost, come twice, overtake others."""
         draw, weather = self.time.random, self.weather
+
+        def arrive() -> None:
+            if self.reaches(sender, receiver):
+                deliver()
+
         for _ in range(2 if draw.random() < weather.repeated else 1):
             if draw.random() < weather.lost or not self.reaches(sender, receiver):
                 continue
-            self.time.after(self._delay_s(), lambda: self.reaches(sender, receiver) and deliver())
+            self.time.after(self._delay_s(), arrive)
 
     def call(
         self, caller: str, target: str, channel: Hashable, deliver: Callable[[], None]

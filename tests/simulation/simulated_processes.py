@@ -4,11 +4,13 @@ Anything happens between two steps of a process; at the *moments* that it tells 
 a fault may strike in the middle of one.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from simulated_disk import SimulatedDisk
+from torch import Tensor
 
 from tardigrad.protocol.calls import (
     AskWorker,
@@ -24,10 +26,11 @@ from tardigrad.protocol.worker_session import Compute, Forget, Send, WorkerOutpu
 from tardigrad.recording.recovery import RowPart
 from tardigrad.runtime.shard_process import LifeEnded, ShardOut, ShardProcess
 from tardigrad.runtime.worker_process import WorkerProcess
+from tests.simulation.simulated_disk import SimulatedDisk
 
 if TYPE_CHECKING:
-    from simulated_cluster import SimulatedCluster
-    from simulated_driver import SimulatedDriver
+    from tests.simulation.simulated_cluster import SimulatedCluster
+    from tests.simulation.simulated_driver import SimulatedDriver
 
 RESEND_S = 1.0
 
@@ -74,10 +77,8 @@ class SimulatedProcess:
         if self.paused:
             self.at(self.paused_until_s - self.now_s, do)
             return
-        try:
+        with contextlib.suppress(Gone):
             do()
-        except Gone:
-            pass
 
     def tell_moment(self, moment: str) -> None:
         """A fault may strike; what this process was about to do is not done if it dies of it."""
@@ -158,6 +159,10 @@ class SimulatedShard(SimulatedProcess):
         self._guarded(do)
 
 
+def _copy(payload: Any, out: Tensor) -> None:
+    out.copy_(payload)
+
+
 class SimulatedWorker(SimulatedProcess):
     process: WorkerProcess | None = None
 
@@ -193,9 +198,7 @@ class SimulatedWorker(SimulatedProcess):
                 answer(None)
 
     def _begin_work(self, call: BeginWork) -> None:
-        self.process = WorkerProcess(
-            self.cluster.setup, call.start, lambda payload, out: out.copy_(payload)
-        )
+        self.process = WorkerProcess(self.cluster.setup, call.start, _copy)
         self._carry_out(self.process.session.begin(self.now_s))
         for shard in range(self.cluster.setup.shards):
             self._say_again(shard)
@@ -224,11 +227,11 @@ class SimulatedWorker(SimulatedProcess):
                 case Compute():
                     self.process.load(item)
                     step_s = self.cluster.step_s(self.number)
-                    self.at(step_s, lambda item=item: self._computed(item))
+                    self.at(step_s, partial(self._computed, item))
                 case Forget():
                     self.process.forget(item)
                 case WorkerTimer(seconds, token):
-                    self.at(seconds, lambda token=token: self._rang(token))
+                    self.at(seconds, partial(self._rang, token))
 
     def _computed(self, compute: Compute) -> None:
         assert self.process is not None
