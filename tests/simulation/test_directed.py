@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 import pytest
-from checks import check
-from faults import Fault, Faults
-from scenarios import Scenario, live, make_cluster, make_coordinator, run
-from simulated_cluster import SimulatedCluster
-from simulated_processes import SimulatedProcess
 
 from tardigrad.protocol.coordinator import MembershipChange, RunFailed
+from tests.simulation.checks import check
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.scenarios import Scenario, live, make_cluster, make_coordinator, run
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_processes import SimulatedProcess
 
 
 def run_well(scenario: Scenario) -> SimulatedCluster:

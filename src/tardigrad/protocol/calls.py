@@ -80,9 +80,11 @@ class SaveCut(NamedTuple):
 
 
 class TakeSnapshots(NamedTuple):
-    """Versions to evaluate, each told once. Those up to `done` have been, and are forgotten."""
+    """Versions to evaluate. Those up to `done` have been, and are forgotten; those up to `known`
+    are not told again."""
 
     done: int
+    known: int
 
 
 class FinishShard(NamedTuple):

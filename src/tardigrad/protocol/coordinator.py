@@ -221,6 +221,7 @@ class Coordinator:
         self._working.clear()
         begins = [ReinstateShard(s, epoch, *_begin_of(sessions[s])) for s in range(self.shards)]
         self._evaluated = min(self._evaluated, *(session.version for session in sessions))
+        self._snapshots.clear()
         yield from self._all(MakeShards(self._epochs, recovered, held=False))
         yield from self._tell_shards(lambda s: begins)
         yield from self._tell_shards(lambda s: [OpenShard()])
@@ -293,8 +294,12 @@ class Coordinator:
         return False
 
     def _show(self, status: Sequence[Any], workers: dict[int, Any]) -> Steps[None]:
-        """Hand over versions that all shards have made; one that came back tells some again."""
-        found = yield from self._tell_shards(lambda s: [TakeSnapshots(self._evaluated)])
+        """Hand over versions that all shards have made."""
+        known = [
+            max([v for v, p in self._snapshots.items() if s in p], default=self._evaluated)
+            for s in range(self.shards)
+        ]
+        found = yield from self._tell_shards(lambda s: [TakeSnapshots(self._evaluated, known[s])])
         for shard, snapshots in enumerate(found):
             for one in snapshots:
                 if one.version > self._evaluated:
@@ -400,6 +405,9 @@ class Coordinator:
         self, dead: Sequence[int], epochs: dict[int, int], recovered: RecoveredShards
     ) -> Steps[None]:
         self._epochs |= epochs
+        for parts in self._snapshots.values():  # its new process tells all again
+            for shard in dead:
+                parts.pop(shard, None)
         yield from self._all(MakeShards(epochs, recovered, self._holding))
         calls = [
             ReinstateShard(shard, epoch, *_begin_of(recovered.sessions[shard]))

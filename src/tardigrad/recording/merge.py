@@ -1,10 +1,10 @@
 """From the shards' logs to one Schedule.
 
 Each log is in order; between them only causes count: a gradient comes after every version that it
-had read, and after shard 0 has given its row. Among what may come next, the earliest by the shards' clocks does, so that the
-order is the one that happened wherever clocks agree. Joins and leaves stand in every log; they come
-when all logs have reached them (releases are held around them, so none has to wait for a
-consequence of itself).
+had read, and after shard 0 has given its row. Among what may come next, the earliest by the shards'
+clocks does, so that the order is the one that happened wherever clocks agree. Joins and leaves
+stand in every log; they come when all logs have reached them (releases are held around them, so
+none has to wait for a consequence of itself).
 """
 
 import math

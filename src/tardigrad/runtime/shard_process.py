@@ -122,8 +122,6 @@ class ShardProcess:
         self._rung: list[int] = []
         self._told: dict[int, int] = {}
         """The last release that was sent to each worker."""
-        self._handed = -1
-        """The last snapshot that was handed over."""
         self._dropped: dict[int, int] = {}
         self._delays: dict[int, tuple[int, int]] = {}
         # These are synced whatever `sync_log` says: what counts of the log before it, which may not
@@ -221,12 +219,10 @@ class ShardProcess:
                 return None, [] if held else [self._answer(w) for w in session.channels]
             case SaveCut(number):
                 return self._save(number), []
-            case TakeSnapshots(done):
+            case TakeSnapshots(done, known):
                 kept = [one for one in self.replica.snapshots if one.version > done]
                 self.replica.snapshots = kept
-                new = tuple(one for one in kept if one.version > self._handed)
-                self._handed = max([self._handed, *(one.version for one in new)])
-                return new, []
+                return tuple(one for one in kept if one.version > known), []
             case FinishShard():
                 return self._final(), []
             case AskShard():
