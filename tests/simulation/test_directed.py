@@ -186,3 +186,21 @@ def test_a_second_driver_reads_the_logs_one_after_the_other() -> None:
     for seed in range(6):
         scenario = Scenario(seed, workers=4, shards=3, updates=20, mean_step_s=0.02)
         run_with(replace(scenario, policy="no_waiting"), prepare)
+
+
+def test_workers_that_wait_for_nothing_go_on_while_one_joins() -> None:
+    """Rows are given while releases are held, so a push may be in a log that has not the join."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        cluster.places |= {"shard 0": "host-0", "shard 1": "host-1"}
+        cluster.places |= {f"worker {worker}": "host-0" for worker in range(3)}
+
+        def lose_sight(process: SimulatedProcess) -> None:
+            """The driver does not reach shard 1; workers do."""
+            cluster.network.cut_off({"head"}, {"host-1"}, 60.0, both_ways=True)
+
+        cluster.moments.plan("asks JoinWorker", 1, lose_sight)
+
+    scenario = Scenario(0, policy="no_waiting", updates=30, changes=[MembershipChange(5)])
+    cluster = run_with(scenario, prepare)
+    assert not any("do not fit together" in line for line in cluster.time.story)
