@@ -16,6 +16,9 @@ TASK = tg.FunctionTask(
     evaluate=lambda p: {"sum": float(p[0])},
 )
 RULE = tg.rules.sgd(0.1)
+HALF: Any = 2.5
+FIVE: Any = 5
+YES: Any = "yes"
 
 
 @pytest.mark.parametrize(
