@@ -20,6 +20,7 @@ WAYS = pytest.mark.parametrize("near", [False, True], ids=["tcp", "unix"])
 @WAYS
 def test_a_frame_comes_back_as_it_was_sent(echo: Echo, near: bool) -> None:
     client = Client(echo.address, near, hello=["worker", 3, float("inf")])
+    until(lambda: echo.opened)
     assert [hello for _, hello in echo.opened] == [["worker", 3, float("inf")]]
     assert echo.opened[0][0].hello == ["worker", 3, float("inf")]
     sent = [np.arange(n, dtype=np.float32) for n in (0, 1, 100_000, 3_000_000)]
@@ -240,6 +241,7 @@ def test_nothing_is_left_when_both_have_closed() -> None:
     clients = [Client(echo.address, near) for near in (True, False) for _ in range(4)]
     for client in clients:
         client.connection.send([0], [np.zeros(4_000_000, np.int8)])  # senders run
+    until(lambda: len(echo.opened) == len(clients))
     clients[0].connection.close()
     echo.opened[1][0].close("no longer wanted")
     echo.listener.close()
@@ -255,8 +257,9 @@ def test_nothing_is_left_when_both_have_closed() -> None:
 
 def test_a_dead_link_is_noticed_without_a_word_from_it(echo: Echo) -> None:
     """What the kernel is told; that it does so is tried between hosts of their own."""
-    Client(echo.address)
-    for connection in (echo.opened[0][0], Client(echo.address).connection):
+    client = Client(echo.address)
+    until(lambda: echo.opened)
+    for connection in (echo.opened[0][0], client.connection):
         peer = connection._socket
         assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

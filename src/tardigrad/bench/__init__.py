@@ -9,6 +9,7 @@ from tardigrad.bench.rules import bench_rules
 from tardigrad.bench.schedule import bench_schedule
 from tardigrad.bench.simulation import bench_simulation
 from tardigrad.bench.stack import bench_stack
+from tardigrad.bench.transport import bench_transport
 from tardigrad.core.result_table import ResultTable
 
 BENCHMARKS: dict[str, Callable[..., ResultTable]] = {
@@ -19,6 +20,7 @@ BENCHMARKS: dict[str, Callable[..., ResultTable]] = {
     "models": bench_models,
     "stack": bench_stack,
     "ray": bench_ray,
+    "transport": bench_transport,
 }
 """By name; the docstring's first line says what is measured. What runs tensors on a device of
 choice takes `device`; what has a shorter form takes `quick`."""

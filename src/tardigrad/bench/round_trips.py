@@ -5,8 +5,6 @@ step of plain SGD, and the worker has the new parameters in memory of its own. N
 anything, and every process uses one thread. The numbers are those of workers that do nothing else.
 """
 
-import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,8 +15,9 @@ import numpy as np
 import ray
 import torch
 from torch import Tensor
-from torch import distributed as dist
 
+from tardigrad.bench import gloo
+from tardigrad.bench.gloo import LR, WARM
 from tardigrad.core.checks import one_of
 from tardigrad.core.layout import Layout
 from tardigrad.rules import sgd
@@ -29,9 +28,6 @@ from tardigrad.runtime.training import train
 from tardigrad.tasks import FunctionTask, Gradient, Turn
 
 WAYS = ("tardigrad", "actor", "gloo")
-LR = 0.01
-WARM = 10
-"""Round trips of each worker before the clock starts: memory is mapped, connections are made."""
 OBJECT_STORE_BYTES = 1024**3
 """The ordinary actor's arrays must fit, or it would be measured while Ray writes them to disk."""
 
@@ -167,29 +163,10 @@ class Peer:
         return count / (time.perf_counter() - began)
 
     def meet(self, where: str, rank: int, peers: int) -> None:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
-        dist.init_process_group("gloo", init_method=where, rank=rank, world_size=peers)
+        gloo.meet(where, rank, peers)
 
     def serve(self, size: int, workers: int, seconds: float) -> float:
-        """Answer whoever sends, then send each worker NaN, which says that it is over."""
-        weights, grad = torch.zeros(size), torch.empty(size)
-        count = -WARM * workers
-        began = time.perf_counter()
-        while count <= 0 or time.perf_counter() < began + seconds:
-            if count == 0:
-                began = time.perf_counter()
-            sender = dist.recv(grad)
-            weights.add_(grad, alpha=-LR)
-            dist.send(weights, sender)
-            count += 1
-        rate = count / (time.perf_counter() - began)
-        weights.fill_(torch.nan)
-        for _ in range(workers):
-            dist.send(weights, dist.recv(grad))
-        return rate
+        return gloo.serve(size, workers, seconds)
 
     def ask_gloo(self, size: int) -> None:
-        grad, view = torch.ones(size), torch.zeros(size)
-        while not view[0].isnan():
-            dist.send(grad, 0)
-            dist.recv(view, 0)
+        gloo.ask(size)

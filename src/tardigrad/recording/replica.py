@@ -65,8 +65,10 @@ class ShardReplica:
         self._snapshot_every = setup.snapshot_every
         self.pending: dict[int, PendingGradient] = {}
         self.sent: dict[int, Tensor] = {0: self.shard.sent}
+        self.place: Callable[[], Tensor | None] = lambda: None
         self.keep: Callable[[int, Tensor], Tensor] = lambda version, vector: vector
-        """Where a new version is kept: where it was made, unless somebody says another place."""
+        """Where a new version may be made, and where it is kept: in the place it was made, unless
+        somebody says another."""
         self.snapshots: list[Snapshot] = []
         self.consumed: list[int] = []
         """Rows applied or dropped since the caller last looked, whose memory is free again."""
@@ -115,7 +117,8 @@ class ShardReplica:
             arrived.append(Arrived(push.worker, pending.grad, pending.view, delay))
             if pending.buffers:
                 self.buffers = self._fold(self.buffers, pending.buffers)
-        shard.apply(arrived, applied.scale)
+        place = self.place() if shard.theta is shard.sent else None
+        shard.apply(arrived, applied.scale, place)
         self.consumed.extend(applied.rows)
         kept = self.keep(shard.version, shard.sent)
         if shard.theta is shard.sent:

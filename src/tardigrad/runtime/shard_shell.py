@@ -87,7 +87,7 @@ class ShardShell:
         self._process = ShardProcess(setup.run, self._disk, sent.made(setup), held, self._fuse.burn)
         replica = self._process.replica
         self._buffers = VersionBuffers(replica.shard.sent, setup.shared_memory)
-        replica.keep = self._buffers.keep
+        replica.place, replica.keep = self._buffers.place, self._buffers.keep
         self._reader = PayloadReader(shard)
         self._peers: dict[int, _Peer] = {}
         self._lives: dict[int, tuple[int, int]] = {}
