@@ -6,6 +6,7 @@ order which a network may produce can come up, and the same seed gives the same 
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +129,14 @@ class SmallRun:
         for item in out:
             match item:
                 case Send(shard, message):
-                    self._put("up", number, shard, lambda s=shard, m=message: self._hear(s, m))
+                    self._put("up", number, shard, partial(self._hear, shard, message))
                 case Compute():
                     worker.load(item)
-                    self._put("compute", number, 0, lambda c=item: self._computed(number, c))
+                    self._put("compute", number, 0, partial(self._computed, number, item))
                 case Forget():
                     worker.forget(item)
                 case WorkerTimer(_, token):
-                    self._put("timer", number, token, lambda t=token: self._rang(number, t))
+                    self._put("timer", number, token, partial(self._rang, number, token))
 
     def _computed(self, number: int, compute: Compute) -> None:
         worker = self.workers[number]
@@ -151,6 +152,9 @@ class SmallRun:
             part = self.workers[message.worker].part(message.body.step, shard)
         self._happened(shard, self.shards[shard].hear(message, part, self.now_s))
 
+    def _ring(self, shard: int, token: int) -> None:
+        self._happened(shard, self.shards[shard].rang(token, self.now_s))
+
     def _happened(self, shard: int, out: Sequence[ShardOut]) -> None:
         self._say(shard, out)
         self.happened += 1
@@ -159,14 +163,12 @@ class SmallRun:
     def _say(self, shard: int, out: Sequence[ShardOut]) -> None:
         for item in out:
             if isinstance(item, TimerSet):
-                ring = lambda t=item.token: self._happened(
-                    shard, self.shards[shard].rang(t, self.now_s)
-                )  # noqa: E731
+                ring = partial(self._ring, shard, item.token)
                 self._put("shard's timer", -1 - shard, item.token, ring)
             elif item.worker in self.workers:
                 sent = self.shards[shard].replica.sent
                 payloads = [sent[released.version] for released in item.releases]
-                self._put("down", item.worker, shard, lambda m=item, p=payloads: self._told(m, p))
+                self._put("down", item.worker, shard, partial(self._told, item, payloads))
 
     def _told(self, message: FromShard, payloads: Sequence[torch.Tensor]) -> None:
         worker = self.workers[message.worker]

@@ -22,8 +22,16 @@ class CutPlace(NamedTuple):
     size: int
 
 
-def cut_name(number: int, shard: int) -> str:
-    return f"cuts/{number:06d}/shard-{shard}.safetensors"
+class NewestCut(NamedTuple):
+    number: int
+    places: list[CutPlace]
+    positions: list[int]
+    """How many entries each shard's logs had by then."""
+
+
+def cut_name(number: int, shard: int, epoch: int) -> str:
+    """A shard's part; the epoch tells it from what a process that was replaced may yet save."""
+    return f"cuts/{number:06d}/shard-{shard}.{epoch:08d}.safetensors"
 
 
 def finish_cut(disk: Disk, number: int, places: Sequence[CutPlace]) -> None:
@@ -39,8 +47,8 @@ def next_cut(disk: Disk) -> int:
     return 1 + max((int(name.split("/")[1]) for name in names), default=-1)
 
 
-def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> tuple[int, list[int]] | None:
-    """The newest cut that the logs reach, and how many entries each shard had behind it."""
+def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> NewestCut | None:
+    """The newest one that the logs reach."""
     for number in reversed(cut_numbers(disk)):
         data = disk.read(_about(number))
         places = [CutPlace(*place) for place in json.loads(data)["places"]] if data else []
@@ -50,7 +58,7 @@ def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> tuple[int, list[int
         ]
         known = [position for position in positions if position is not None]
         if len(known) == len(stories):
-            return number, known
+            return NewestCut(number, places, known)
     return None
 
 

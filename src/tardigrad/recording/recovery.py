@@ -59,11 +59,11 @@ class RecoveredRun:
         self._complete_membership()
         self.replicas = [ShardReplica(setup, shard) for shard in shards]
         found = newest_cut(disk, self.stories)
-        positions = [0] * setup.shards if found is None else found[1]
+        positions = [0] * setup.shards if found is None else found.positions
         for shard, replica in enumerate(self.replicas):
             replica.refeed(self.stories[shard].entries[: positions[shard]])
             if found is not None:
-                name = cut_name(found[0], shard)
+                name = cut_name(found.number, shard, found.places[shard].epoch)
                 data = disk.read(name)
                 if data is None:
                     raise ValueError(f"{name} is missing, although its cut is whole")

@@ -232,8 +232,11 @@ class ShardProcess:
     def _save(self, number: int) -> CutPlace:
         self._sync(self._log)
         tensors, facts = self.replica.tensors(), self.replica.facts()
-        name = cut_name(number, self._session.shard)
-        self._disk.replace(name, checkpoint_bytes(tensors, facts))
+        name = cut_name(number, self._session.shard, self.epoch)
+        try:
+            self._disk.replace(name, checkpoint_bytes(tensors, facts))
+        except OSError as error:
+            raise LifeEnded(f"{name} cannot be written: {error}") from error
         return CutPlace(self.epoch, self._size)
 
     def _status(self) -> ShardStatus:
