@@ -154,6 +154,7 @@ class Driver:
             case NextCut():
                 return next_cut(self._disk)
             case FinishCut(number, places):
+                self._epochs.check()  # another driver may be making a cut of this number
                 finish_cut(self._disk, number, places)
             case Tell(text):
                 self._say(text)
