@@ -1,6 +1,7 @@
 """The fast engine's promises: same bits however it is cut or resumed, and refusals before a run."""
 
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 from torch import Tensor, nn
 
 import tardigrad as tg
-from tardigrad.core.layout import Sharding
+from tardigrad.core.layout import Layout, Sharding
 from tardigrad.engine import Tick
 from tardigrad.engine.choose import WORTH_COMPILING
 from tardigrad.engine.fast import build, stream, waiting
@@ -185,7 +186,14 @@ class Rough(Optimizer[tuple[()], tuple[()]]):
         self.how = how
 
     def step(
-        self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: list[Signal], now: Now
+        self,
+        theta: Tensor,
+        state: Any,
+        owns: Any,
+        slots: Any,
+        signals: Sequence[Signal],
+        now: Now,
+        layout: Layout,
     ) -> Any:
         grad = signals[0].first
         if self.how == "in place":

@@ -85,14 +85,42 @@ class DoesLayers(Does):
 class Normed(Optimizer[Nothing, Nothing]):
     """θ ← θ − η g ‖θ‖ / (‖g‖ + 1), as LAMB and LARS do."""
 
-    def step(self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: Any, now: Now) -> Any:
-        direction = combine(signals).first
-        ratio = theta.norm() / (direction.norm() + 1)
-        return torch.addcmul(theta, direction, -now.lr * ratio), state, tuple(owns)
+    def step(
+        self,
+        theta: Tensor,
+        state: Any,
+        owns: Any,
+        slots: Any,
+        signals: Any,
+        now: Now,
+        layout: Layout,
+    ) -> Any:
+        direction = self._scaled(theta, combine(signals).first, layout)
+        return torch.addcmul(theta, direction, -now.lr), state, tuple(owns)
+
+    def _scaled(self, theta: Tensor, grad: Tensor, layout: Layout) -> Tensor:
+        return grad * theta.norm() / (grad.norm() + 1)
 
 
 class NormedAll(Normed):
     scope = "model"
+
+
+@dataclass(frozen=True)
+class NormedByTensor(Normed):
+    """Each tensor by its own norms, or each row of a matrix by its."""
+
+    rows: bool = False
+
+    scope = "tensor"
+
+    def _scaled(self, theta: Tensor, grad: Tensor, layout: Layout) -> Tensor:
+        out = []
+        for x, g in zip(*(layout.unflatten(v).values() for v in (theta, grad)), strict=True):
+            over = -1 if self.rows and x.dim() > 1 else None
+            size, length = (torch.linalg.vector_norm(v, dim=over, keepdim=True) for v in (x, g))
+            out.append((g * size / (length + 1)).flatten())
+        return torch.cat(out)
 
 
 class NormedAdam(Adam):
@@ -114,9 +142,11 @@ class PeeksAtAll(Sgd):
 class OfGroups(Sgd):
     """Only groups are looked at together."""
 
-    def step(self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: Any, now: Now) -> Any:
+    def step(
+        self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: Any, *now: Any
+    ) -> Any:
         scale = 1 / (1 + signals[1].first.sum()) if len(signals) > 1 else 1
-        new, *others = super().step(theta, state, owns, slots, signals, now)
+        new, *others = super().step(theta, state, owns, slots, signals, *now)
         return (theta + (new - theta) * scale, *others)
 
 
@@ -265,6 +295,28 @@ def test_norms_of_tensors_survive_sharding_by_tensor() -> None:
         for shards in (1, 2, 3):
             sharded = run(rule, engine, shards, shard_by="tensor")
             assert (sharded - exact).abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_an_optimizer_by_tensor_survives_sharding_by_tensor(rows: bool) -> None:
+    rule = tg.Rule(LR, NormedByTensor(rows=rows))  # type: ignore[arg-type]
+    exact = run(rule)
+    for engine in ("exact", "fast"):
+        for shards in (1, 2, 3):
+            sharded = run(rule, engine, shards, shard_by="tensor")
+            assert (sharded - exact).abs().max() <= 1e-12
+    with pytest.raises(ValueError, match=r'NormedByTensor .*shard_by = "tensor"'):
+        run(rule, shards=3)
+    other = run(tg.Rule(LR, NormedByTensor(rows=not rows)))  # type: ignore[arg-type]
+    assert not torch.allclose(exact, other)
+
+
+def test_an_optimizer_that_asks_for_the_layout_and_says_nothing_is_refused() -> None:
+    class Silent(NormedByTensor):
+        scope = None
+
+    with pytest.raises(ValueError, match=r"Silent was not found .*asks for the layout of tensors"):
+        run(tg.Rule(LR, Silent()), shards=3, shard_by="tensor")  # type: ignore[arg-type]
 
 
 def test_a_word_that_the_code_contradicts_is_refused() -> None:

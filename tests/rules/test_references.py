@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import references as ref
 import torch
+from lamb import Lamb
 
 import tardigrad as tg
 from tardigrad import rules
@@ -19,6 +20,7 @@ ARRIVALS = 90
 LARGEST_DIFFERENCE = 1e-12
 LAYOUT = Layout(("weight", "bias"), ((2, 2), (3,)))
 PARTS = [(0, 4), (4, 7)]
+ROWS = [(0, 2), (2, 4), (4, 7)]
 THETA0 = [0.9, -0.4, 0.3, 1.2, -0.7, 0.05, -1.1]
 LR = 0.06
 
@@ -212,6 +214,16 @@ CASES: dict[str, tuple[tg.Rule, Twin]] = {
     "gap, rmsprop momentum": (
         tg.Rule(LR, rules.RmsProp(momentum=0.9), rules.Gap()),
         lambda: ref.GapRmsProp(momentum=0.9),
+    ),
+    "lamb, by tensor": (tg.Rule(LR, Lamb()), lambda: ref.Lamb(PARTS)),
+    "lamb, by row": (tg.Rule(LR, Lamb("row")), lambda: ref.Lamb(ROWS)),
+    "lamb, after a penalty": (
+        tg.Rule(LR, Lamb(), rules.StalenessAware("gradient")),
+        lambda: ref.Lamb(PARTS, "staleness"),
+    ),
+    "lamb, after gaps of its own steps": (
+        tg.Rule(LR, Lamb(), rules.Gap(step="tentative")),
+        lambda: ref.Lamb(PARTS, "gap"),
     ),
 }
 DECAY = 0.05
