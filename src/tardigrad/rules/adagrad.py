@@ -48,5 +48,5 @@ class AdaGrad(Optimizer[AdaGradState, Nothing]):
         square_sum = torch.addcmul(state.square_sum, signal.raw, signal.raw)
         denominator = square_sum.sqrt().add(self.eps)
         step = (-rate(signal, now) * signal.first) / denominator
-        theta = torch.add(theta, step, out=now.out)
+        theta = torch.add(theta, step)
         return theta, AdaGradState(square_sum), tuple(owns)

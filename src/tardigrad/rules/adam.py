@@ -66,5 +66,5 @@ class Adam(Optimizer[AdamState, Nothing]):
         denominator = (mean_square.sqrt() / root_bias).add(self.eps)
         # torch's addcdiv(value=) multiplies first and divides then; so do we, to the bit.
         step = (-(rate(signal, now) / mean_bias) * mean) / denominator
-        theta = torch.add(theta, step, out=now.out)
+        theta = torch.add(theta, step)
         return theta, AdamState(mean, mean_square), tuple(owns)

@@ -48,8 +48,6 @@ class Now(NamedTuple):
     lr_max: Tensor
     correction: tuple[Tensor, ...] = ()
     optimizer: tuple[Tensor, ...] = ()
-    out: Tensor | None = None
-    """Memory that nobody reads: a step may make the new θ there, which spares the caller a copy."""
 
 
 class Signal(NamedTuple):

@@ -59,10 +59,10 @@ class RmsProp(Optimizer[RmsPropState, Nothing]):
         )
         denominator = mean_square.sqrt().add(self.eps)
         if not self.momentum:
-            theta = torch.add(theta, (-lr * signal.first) / denominator, out=now.out)
+            theta = torch.add(theta, (-lr * signal.first) / denominator)
             return theta, RmsPropState(mean_square, ()), tuple(owns)
         velocity = state.velocity[0].mul(self.momentum) + signal.first / denominator
-        theta = torch.addcmul(theta, velocity, -lr, out=now.out)
+        theta = torch.addcmul(theta, velocity, -lr)
         return theta, RmsPropState(mean_square, (velocity,)), tuple(owns)
 
     def previous(self, state: RmsPropState) -> Tensor:

@@ -120,7 +120,7 @@ class Rule:
     ) -> tuple[Tensor, RuleState, tuple[RuleOwn, ...]]:
         """One update from a group of gradients in worker order; pushes[i] is of owns[slots[i]]."""
         if self.within_group and len(pushes) > 1:
-            share = now._replace(lr=now.lr / len(pushes), out=None)
+            share = now._replace(lr=now.lr / len(pushes))
             rows = tuple(owns)
             for slot, push in zip(slots, pushes, strict=True):
                 theta, state, rows = self._update(

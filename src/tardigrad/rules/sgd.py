@@ -68,7 +68,7 @@ class Sgd(Optimizer[SgdState, Nothing]):
             direction = (
                 torch.add(direction, velocity, alpha=self.momentum) if self.nesterov else velocity
             )
-        theta = torch.addcmul(theta, direction, -rate(signal, now), out=now.out)
+        theta = torch.addcmul(theta, direction, -rate(signal, now))
         return theta, state, tuple(owns)
 
     def peek(
