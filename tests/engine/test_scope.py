@@ -17,6 +17,7 @@ from tardigrad.engine.execute import drive
 from tardigrad.engine.fast.cuda import CudaGraphs
 from tardigrad.engine.fast.on_device import OnDevice
 from tardigrad.engine.kernels import NotElementwise, trace
+from tardigrad.engine.kernels.starts import own_rows_start_alike
 from tardigrad.engine.scope import not_elementwise
 from tardigrad.rules import (
     Adam,
@@ -403,3 +404,56 @@ def test_numbers_of_another_type_have_no_kernel() -> None:
     with pytest.raises(NotElementwise):
         trace(rule, torch.float64)
     assert (run(rule, "fast") - run(rule)).abs().max() <= 1e-12
+
+
+class Begun(NamedTuple):
+    rows: Tensor
+
+
+@dataclass(frozen=True)
+class Begins(Correction[Nothing, Begun]):
+    """Divides by rows that a worker starts with."""
+
+    what: Callable[[Tensor], Tensor]
+
+    def start_own(self, theta: Tensor, layout: Layout) -> Begun:
+        return Begun(self.what(theta))
+
+    def correct(
+        self, theta: Tensor, state: Nothing, own: Begun, push: Push, now: Now, layout: Layout
+    ) -> tuple[Signal, Begun]:
+        return Signal(push.grad / own.rows, push.grad), own
+
+
+BEGINNINGS: dict[str, tuple[bool, Callable[[Tensor], Tensor]]] = {
+    "ones": (True, torch.ones_like),
+    "twos": (True, lambda theta: torch.full_like(theta, 2) * 3),
+    "new": (True, lambda theta: theta.new_zeros(len(theta)) + 2),
+    "theta": (False, lambda theta: 2 + theta.abs()),
+    "signs": (False, lambda theta: torch.where(theta > -0.5, 2.0, 3.0).to(theta.dtype)),
+    "periodic": (False, lambda theta: 1 + theta - theta.floor()),
+    "number": (False, lambda theta: torch.full_like(theta, 2 if float(theta[0]) > -0.99 else 3)),
+    "past torch": (
+        False,
+        lambda theta: torch.ones_like(theta) * (2 if theta.numpy()[0] > -0.99 else 3),
+    ),
+    "drawn": (False, lambda theta: torch.rand(len(theta), dtype=theta.dtype) + 1),
+    "no vector": (False, lambda theta: theta.new_full((), 2)),
+}
+
+
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_whether_rows_begin_the_same_whenever_a_worker_comes_is_seen(name: str) -> None:
+    """Two values of θ tell nothing of the third."""
+    alike, what = BEGINNINGS[name]
+    rule = tg.Rule(LR, Sgd(0.5), Begins(what))  # type: ignore[arg-type]
+    assert own_rows_start_alike(rule, START, LAYOUT) == alike
+    assert own_rows_start_alike(tg.rules.dana_ga(LR), START, LAYOUT)
+    if name == "drawn":
+        return
+    said: list[str] = []
+    late = tg.Schedule.from_order([0] * 30 + [1, 0, 1, 1], 2)  # θ has moved when the second comes
+    fast = tg.execute(late, task(), rule, "fast", say=said.append).params
+    exact = tg.execute(late, task(), rule, "exact").params
+    assert (fast - exact).abs().max() <= 1e-12
+    assert any("own rows start" in line for line in said) != alike
