@@ -352,6 +352,25 @@ def test_a_run_on_ray_is_refused_before_it_starts() -> None:
         tg.train(task(), rule, workers=2, shards=2, updates=5)
 
 
+class OfWeights(Sgd):
+    """Is written for tensors of certain names."""
+
+    def start(self, theta: Tensor, layout: Layout) -> Any:
+        assert layout.unflatten(theta)["weight"].shape == (2, 3)
+        return super().start(theta, layout)
+
+
+@pytest.mark.parametrize("link", [tg.Every(pull=2), tg.BandwidthAware(0.1)], ids=repr)
+def test_an_optimizer_is_given_the_layout_of_the_task_and_no_other(link: Any) -> None:
+    rule = tg.Rule(LR, OfWeights(0.5), tg.rules.Fasgd())  # type: ignore[arg-type]
+    given = tg.Rule(LR, Sgd(0.5), tg.rules.Fasgd())  # type: ignore[arg-type]
+    ends = [
+        tg.simulate(task(), r, cluster=tg.Gamma(workers=3), updates=20, link=link).params
+        for r in (rule, given)
+    ]
+    assert torch.equal(*ends)
+
+
 class Counted(NamedTuple):
     count: Tensor
 
