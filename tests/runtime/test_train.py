@@ -10,6 +10,7 @@ from torch import nn
 
 import tardigrad as tg
 from tardigrad import rules
+from tardigrad.engine.shard import WORTH_FOLLOWING
 from tardigrad.runtime import Change, train
 from tardigrad.runtime.transport import count_pieces
 from tardigrad.tasks import TASKS
@@ -83,6 +84,18 @@ def test_without_shared_memory_numbers_travel_through_ray(size, pieces, policy, 
     assert count_pieces(-(-size // 2) * 4) == pieces
     task = tg.FunctionTask(torch.linspace(-1, 1, size), lambda view, worker, step: view + worker)
     run_and_replay(policy, "gap_aware", crew, updates=12, task=task, shared_memory=False)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "dana"])
+@pytest.mark.parametrize("policy", [tg.Async(), tg.SoftSync(groups=2)], ids=["one", "group"])
+def test_versions_made_where_workers_read_them_replay_bit_for_bit(rule, policy, crew):
+    """Of shards so large that they are: θ itself, and what is sent in its place."""
+    task = tg.FunctionTask(torch.linspace(-1, 1, 2 * WORTH_FOLLOWING), stepping)
+    run_and_replay(policy, rule, crew, updates=24, task=task)
+
+
+def stepping(view, worker, step):
+    return torch.sin(view * (1 + worker)) + 0.01 * step
 
 
 def test_evaluations_are_of_exactly_those_versions(crew):

@@ -111,8 +111,7 @@ class Server:
             arrived.append(Arrived(push.worker, pending.grad, pending.view, delay))
             if self.fold is not None and pending.buffers:
                 self.buffers = self.fold(self.buffers, pending.buffers)
-        place = self.place() if shard.theta is shard.sent else None
-        shard.apply(arrived, applied.scale, place)
+        shard.apply(arrived, applied.scale, self.place())
         self.consumed.extend(applied.rows)
         kept = self.keep(shard.version, shard.sent)
         if shard.theta is shard.sent:

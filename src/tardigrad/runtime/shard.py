@@ -84,6 +84,8 @@ class ShardHost:
         self._log.start(incarnation, self._clock())
         self._shelf = Shelf(self.server.shard.sent, setup.shared_memory)
         self.server.place, self.server.keep = self._shelf.place, self._shelf.keep
+        if self._shelf.shared:
+            self.server.shard.use_places()
         self._taken = Taken(shard)
         self._links: dict[int, WorkerAddress] = {}
         self._missed: dict[int, list[Released]] = {}
