@@ -3,7 +3,7 @@ nothing of themselves, on one shard and several, in both engines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -113,7 +113,7 @@ class NormedByTensor(Normed):
 
     rows: bool = False
 
-    scope: Any = "tensor"
+    scope: ClassVar[Any] = "tensor"
 
     def _scaled(self, theta: Tensor, grad: Tensor, layout: Layout) -> Tensor:
         out = []
@@ -314,7 +314,7 @@ def test_an_optimizer_by_tensor_survives_sharding_by_tensor(rows: bool) -> None:
 
 def test_an_optimizer_that_asks_for_the_layout_and_says_nothing_is_refused() -> None:
     class Silent(NormedByTensor):
-        scope: Any = None
+        scope: ClassVar[Any] = None
 
     with pytest.raises(ValueError, match=r"Silent was not found .*asks for the layout of tensors"):
         run(tg.Rule(LR, Silent()), shards=3, shard_by="tensor")
