@@ -9,15 +9,16 @@ import torch
 import tardigrad as tg
 from tardigrad.bench.loops import perceptron
 from tardigrad.engine.execute import drive
+from tardigrad.engine.fast.build_stack import check_stackable, stack_on_device, stacked_bytes
 from tardigrad.engine.fast.cuda import CudaGraphs
 from tardigrad.engine.fast.cuda_single import CudaSingle
-from tardigrad.engine.fast.on_device import OnDevice
 from tardigrad.engine.fast.replicas import Stacking, by_kernel
-from tardigrad.engine.fast.stack import Stack, check_stackable, stack_on_device, stacked_bytes
-from tardigrad.engine.fast.suited import Unsuited
+from tardigrad.engine.fast.stack import Replica, Stack
+from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import trace
 from tardigrad.engine.run import Diverged, Run
 from tardigrad.engine.together import drive_together
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
 from tardigrad.tasks import Data, ModuleTask, Split, Task
 from tardigrad.tasks.module import initialised
@@ -63,10 +64,15 @@ def points(device: str = "cpu", dtype: str = "float64") -> tuple[list[ModuleTask
     return [t for t, _ in pairs], [r for _, r in pairs]
 
 
+def jobs_of(schedule: tg.Schedule, tasks: Sequence[ModuleTask], rules: Sequence[Rule]) -> list[Job]:
+    pairs = zip(tasks, rules, strict=True)
+    return [Job.on_one_shard(schedule, task, rule) for task, rule in pairs]
+
+
 def captured(
     schedule: tg.Schedule, tasks: Sequence[ModuleTask], rules: Sequence[Rule]
 ) -> CudaGraphs:
-    graphs = CudaGraphs(schedule, tasks, rules)
+    graphs = CudaGraphs(jobs_of(schedule, tasks, rules))
     graphs.prepare()
     return graphs
 
@@ -91,7 +97,7 @@ def test_each_replica_is_its_single_run(name: str) -> None:
     for of, rule, mine in zip(tasks, rules, found, strict=True):
         assert isinstance(mine, Run)
         exact = tg.execute(schedule, of, rule, "exact", evaluation=25)
-        single = drive(OnDevice(captured(schedule, [of], [rule])), 25)
+        single = drive(Replica(captured(schedule, [of], [rule])), 25)
         for other in (exact, single):
             assert (mine.params - other.params).abs().max() <= 1e-11
             same_history(mine, other, 1e-9)
@@ -125,8 +131,8 @@ def test_fed_the_same_gradients_the_updates_have_the_same_bits() -> None:
             graphs._apply(begin, end)
             graphs._finish()
     for i, single in enumerate(singles):
-        assert torch.equal(stacked.params_of(i), single.params)
-    assert not torch.equal(stacked.params_of(0), stacked.params_of(2))
+        assert torch.equal(stacked.numbers_of(i).theta, single.numbers_of(0).theta)
+    assert not torch.equal(stacked.numbers_of(0).theta, stacked.numbers_of(2).theta)
 
 
 @pytest.mark.usefixtures("eager")
@@ -136,7 +142,7 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
     rules = [tg.rules.sgd(lr=0.05), tg.rules.sgd(lr=1e200), tg.rules.adam(lr=0.01)]
     good, bad, also = drive_together(Stack(captured(schedule, [of] * 3, rules)), 20)
     with pytest.raises(Diverged) as single:
-        drive(OnDevice(captured(schedule, [of], [rules[1]])), 20)
+        drive(Replica(captured(schedule, [of], [rules[1]])), 20)
     assert isinstance(bad, Diverged)
     assert (str(bad), bad.update) == (str(single.value), single.value.update)
     for run, rule in ((good, rules[0]), (also, rules[2])):
@@ -154,7 +160,7 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
 def test_one_graph_per_gradient_follows_the_exact_executor(name: str, batch_norm: bool) -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=90)
     of, rule = task(batch_norm=batch_norm), RULE_CASES[name]
-    single = drive(OnDevice(CudaSingle(schedule, of, rule)), 40)
+    single = drive(CudaSingle(Job.on_one_shard(schedule, of, rule)), 40)
     exact = tg.execute(schedule, of, rule, "exact", evaluation=40)
     assert (single.params - exact.params).abs().max() <= 1e-9
     same_history(single, exact, 1e-9)
@@ -169,7 +175,7 @@ def test_replicas_begin_blocks_and_one_alone_is_not_padded() -> None:
     assert several.stride == 512
     assert len(placed) == several.row == 3 * 512
     for i, vector in enumerate(vectors):
-        assert torch.equal(several.take(placed, i), vector)
+        assert torch.equal(several.of(placed, i), vector)
         assert not placed[i * 512 + 300 : (i + 1) * 512].any()
     one = Stacking(300)
     assert torch.equal(one.place(vectors[:1]), vectors[0])
@@ -224,8 +230,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is n
 def test_on_the_gpu_each_replica_is_its_single_run(name: str) -> None:
     schedule = tg.schedule(*SCHEDULES[name], updates=200, seed=3)
     tasks, rules = points("cuda")
-    modules = check_stackable(schedule, tasks, rules)
-    found = drive_together(stack_on_device(schedule, modules, rules), 70)
+    found = drive_together(stack_on_device(check_stackable(schedule, tasks, rules)), 70)
     for of, rule, mine in zip(tasks, rules, found, strict=True):
         assert isinstance(mine, Run)
         single = tg.execute(schedule, of, rule, "fast", evaluation=70)
@@ -239,8 +244,9 @@ def test_on_the_gpu_a_stack_takes_what_its_bytes_say() -> None:
     of, (_, rules) = perceptron(4, "cuda"), points()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    stack = stack_on_device(schedule, [of] * len(rules), rules)
+    jobs = jobs_of(schedule, [of] * len(rules), rules)
+    stack = stack_on_device(jobs)
     stack.advance_to(2000)
     taken = torch.cuda.max_memory_allocated() - before
-    told = len(rules) * stacked_bytes(schedule, of, rules)
+    told = len(rules) * stacked_bytes(jobs)
     assert 0.5 * told <= taken <= 1.5 * told
