@@ -15,7 +15,7 @@ import tardigrad as tg
 from tardigrad.core.layout import Layout
 from tardigrad.engine import Tick
 from tardigrad.engine.choose import WORTH_COMPILING
-from tardigrad.engine.fast import build, stream, view_places
+from tardigrad.engine.fast import build_on_cpu, cpu_stream, view_places
 from tardigrad.engine.fast.batches import just_in_time
 from tardigrad.engine.fast.view_places import assign_slots, in_blocks_or_slots
 from tardigrad.engine.job import Job
@@ -81,11 +81,11 @@ def test_however_views_wait_the_bits_are_the_same(
     policy, cluster, _ = POLICY_CASES[name]
     schedule = tg.schedule(policy, cluster, updates=UPDATES, seed=6)
     found = {}
-    monkeypatch.setattr(stream, "DRAWN", 5)  # batches begin and end anywhere in what is drawn
+    monkeypatch.setattr(cpu_stream, "DRAWN", 5)  # batches begin and end anywhere in what is drawn
     for room in (0.0, 100.0):
         placed = partial(view_places.in_blocks_or_slots, room=room, small_bytes=0)
         assert (placed(schedule, just_in_time(schedule, CHUNK), 8).blocks is None) == (room == 0)
-        monkeypatch.setattr(build, "in_blocks_or_slots", placed)
+        monkeypatch.setattr(build_on_cpu, "in_blocks_or_slots", placed)
         found[room] = run(schedule, RULE_CASES[rule], "fast")
     general = run(schedule, RULE_CASES[rule], "fast", evaluation=tg.Evaluation(measures=["gap"]))
     for other in (found[0.0], general):

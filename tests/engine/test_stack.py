@@ -10,10 +10,10 @@ import tardigrad as tg
 from tardigrad.bench.loops import perceptron
 from tardigrad.engine.execute import drive
 from tardigrad.engine.fast.build_stack import check_stackable, stack_on_device, stacked_bytes
-from tardigrad.engine.fast.cuda import CudaGraphs
+from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.fast.cuda_single import CudaSingle
-from tardigrad.engine.fast.replicas import Stacking, by_kernel
 from tardigrad.engine.fast.stack import Replica, Stack
+from tardigrad.engine.fast.stacking import Stacking, by_kernel
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import trace
 from tardigrad.engine.run import Diverged, Run

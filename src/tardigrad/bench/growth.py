@@ -15,7 +15,7 @@ from tardigrad.clusters import Gamma
 from tardigrad.core.checks import count, require
 from tardigrad.core.result_table import ResultTable
 from tardigrad.engine.fast.batches import just_in_time
-from tardigrad.engine.fast.build import MOST, suitable_chunk
+from tardigrad.engine.fast.build_on_cpu import MOST, suitable_chunk
 from tardigrad.engine.fast.gradients import padded
 from tardigrad.engine.fast.view_places import in_blocks_or_slots
 from tardigrad.engine.job import Job

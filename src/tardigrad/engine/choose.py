@@ -4,7 +4,7 @@ from typing import Literal
 
 from tardigrad.engine.exact import Exact
 from tardigrad.engine.execution import Execution
-from tardigrad.engine.fast.build import build_on_cpu
+from tardigrad.engine.fast.build_on_cpu import build_on_cpu
 from tardigrad.engine.job import Job
 from tardigrad.engine.memory import check_budget, check_chunk, check_memory, predicted_bytes
 from tardigrad.engine.options import Limits

@@ -2,7 +2,7 @@
 
 from tardigrad.core.trees import named
 from tardigrad.engine.fast.batches import look_ahead
-from tardigrad.engine.fast.cuda import CudaGraphs
+from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.fast.cuda_single import CudaSingle
 from tardigrad.engine.fast.gradients import check_batchable
 from tardigrad.engine.fast.on_device import OnDevice

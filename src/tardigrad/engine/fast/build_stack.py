@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from tardigrad.core.trees import named
 from tardigrad.engine.fast.batches import look_ahead
 from tardigrad.engine.fast.build_on_device import check_batched, check_captured, work_space
-from tardigrad.engine.fast.cuda import CudaGraphs
-from tardigrad.engine.fast.replicas import Stacking
+from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.fast.stack import Stack
+from tardigrad.engine.fast.stacking import Stacking
 from tardigrad.engine.fast.view_places import in_stages
 from tardigrad.engine.job import Job
 from tardigrad.engine.unsuited import Unsuited

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from tardigrad.core.arrays import Floats
-from tardigrad.engine.fast.cuda import CudaGraphs
+from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.fast.on_device import STRIDE, OnDevice
 from tardigrad.engine.run import Diverged
 

@@ -20,7 +20,7 @@ from tardigrad.engine.shard import saved_left
 from tardigrad.rules import Now, Push
 
 
-class FastShard(InPlace):
+class CpuShard(InPlace):
     """θ, state, the workers' own rows and the versions still needed, of one shard.
 
     `window` applies updates of single gradients in one kernel; `apply` any update, by the rule's

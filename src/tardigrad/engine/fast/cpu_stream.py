@@ -1,4 +1,4 @@
-"""The fast executor on the CPU for one gradient per update at one shard, all planned beforehand.
+"""The fast engine on a CPU for one gradient per update at one shard, all planned beforehand.
 
 A synchronous group counts as one gradient of all its samples (`groups.first_of_each`).
 Where every view, gradient and sample will lie is known from the schedule (`ViewPlaces`), so a batch
@@ -32,7 +32,7 @@ DRAWN = 1024
 """Gradients whose samples are drawn at a time."""
 
 
-class Stream(Execution):
+class CpuStream(Execution):
     """Executes a schedule batch by batch.
 
     Batches are a function of the schedule and the chunk, and a window's size does not change its

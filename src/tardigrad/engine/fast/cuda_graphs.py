@@ -26,7 +26,7 @@ from tardigrad.engine.fast.batches import look_ahead
 from tardigrad.engine.fast.coefficients import coefficients, scalar_table
 from tardigrad.engine.fast.cuda_gradients import apart, compiled_on_device, tensors_of
 from tardigrad.engine.fast.in_place import InPlace
-from tardigrad.engine.fast.replicas import Stacking, by_kernel, stacked_coefficients
+from tardigrad.engine.fast.stacking import Stacking, by_kernel, stacked_coefficients
 from tardigrad.engine.fast.view_places import in_stages
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import Program, trace

@@ -1,4 +1,8 @@
-"""The fast executor on the CPU: batched gradients, then windows of updates in one kernel."""
+"""The fast engine on a CPU for any schedule: batches of gradients, then windows of updates.
+
+A batch is computed in pieces, which are kept until every shard has applied their rows. A window is
+as many updates as one kernel can make: of single gradients, all in one piece.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,8 +16,8 @@ from tardigrad.core.arrays import Ints
 from tardigrad.core.trees import named, not_finite
 from tardigrad.engine.execution import ShardedExecution
 from tardigrad.engine.fast.batches import Batches
+from tardigrad.engine.fast.cpu_shard import CpuShard
 from tardigrad.engine.fast.gradients import Computed, Gradients, padded
-from tardigrad.engine.fast.shard import FastShard
 from tardigrad.engine.fast.view_places import VersionSlots
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import Program
@@ -32,7 +36,7 @@ class _Held:
         self.wrong = _not_finite_rows(self.computed.grads)
 
 
-class Fast(ShardedExecution):
+class CpuGeneral(ShardedExecution):
     """Executes a schedule batch by batch.
 
     Where a batch ends or a window is cut never depends on where an evaluation or a checkpoint fell:
@@ -40,7 +44,7 @@ class Fast(ShardedExecution):
     """
 
     name = "fast"
-    shards: list[FastShard]
+    shards: list[CpuShard]
 
     def __init__(
         self,
@@ -56,7 +60,7 @@ class Fast(ShardedExecution):
         self._batches, self._gradients = batches, gradients
         self._windows = program is not None
         self.shards = [
-            FastShard(job, s, part, program, slots[s]) for s, part in enumerate(job.parts())
+            CpuShard(job, s, part, program, slots[s]) for s, part in enumerate(job.parts())
         ]
         self._done = job.updates_at
         self._sizes = np.diff(schedule.group_start)

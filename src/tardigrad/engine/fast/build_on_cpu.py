@@ -5,9 +5,11 @@ import torch
 from torch import Tensor
 
 from tardigrad.core.allocation import keep_freed_batches
+from tardigrad.engine.execution import Execution
 from tardigrad.engine.fast.batch_sizes import choose_sizes, cover
 from tardigrad.engine.fast.batches import Batches, just_in_time
-from tardigrad.engine.fast.fast import Fast
+from tardigrad.engine.fast.cpu_general import CpuGeneral
+from tardigrad.engine.fast.cpu_stream import CpuStream
 from tardigrad.engine.fast.gradients import (
     CALL,
     Batched,
@@ -19,7 +21,6 @@ from tardigrad.engine.fast.gradients import (
 )
 from tardigrad.engine.fast.groups import first_of_each
 from tardigrad.engine.fast.requirements import check_pure, check_suited, why_not_one_by_one
-from tardigrad.engine.fast.stream import Stream
 from tardigrad.engine.fast.view_places import assign_slots, in_blocks_or_slots, in_slots
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import CppKernel, Program, trace
@@ -36,7 +37,7 @@ SIZES = 3
 """Batch sizes compiled for at most."""
 
 
-def build_on_cpu(job: Job, say: Say, budget: int, chunk: int | None = None) -> Fast | Stream:
+def build_on_cpu(job: Job, say: Say, budget: int, chunk: int | None = None) -> Execution:
     """The fast engine, ready to run within `budget` bytes: all that can fail has been tried.
 
     Raises ValueError for what is wrong, Unsuited where the exact engine must do it.
@@ -71,11 +72,11 @@ def build_on_cpu(job: Job, say: Say, budget: int, chunk: int | None = None) -> F
             places = in_blocks_or_slots(planned, batches, row_bytes)
             if predicted_bytes(job, [places.count + max(sizes)], largest) > budget:
                 places = in_slots(planned, batches)
-            return Stream(job, batches, places, sizes, program)
+            return CpuStream(job, batches, places, sizes, program)
     gradients: Gradients = OneByOne(job)
     if sizes:
         gradients = Batched(job, sizes)
-    return Fast(job, batches, slots, gradients, program)
+    return CpuGeneral(job, batches, slots, gradients, program)
 
 
 def suitable_chunk(theta: Tensor) -> int:
