@@ -1,6 +1,7 @@
 """Stacked replicas: each is its single run, and one that diverges leaves the others alone."""
 
 import copy
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ from tardigrad.engine.execute import drive
 from tardigrad.engine.fast.build_stack import check_stackable, stack_on_device, stacked_bytes
 from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.fast.cuda_single import CudaSingle
+from tardigrad.engine.fast.on_device import OnDevice
 from tardigrad.engine.fast.stack import Replica, Stack
 from tardigrad.engine.fast.stacking import Stacking, by_kernel
 from tardigrad.engine.job import Job
@@ -69,10 +71,8 @@ def jobs_of(schedule: tg.Schedule, tasks: Sequence[ModuleTask], rules: Sequence[
     return [Job.on_one_shard(schedule, task, rule) for task, rule in pairs]
 
 
-def captured(
-    schedule: tg.Schedule, tasks: Sequence[ModuleTask], rules: Sequence[Rule]
-) -> CudaGraphs:
-    graphs = CudaGraphs(jobs_of(schedule, tasks, rules))
+def captured(jobs: Sequence[Job]) -> CudaGraphs:
+    graphs = CudaGraphs(jobs)
     graphs.prepare()
     return graphs
 
@@ -92,12 +92,12 @@ def same_history(one: Run, other: Run, within: float = 0.0) -> None:
 def test_each_replica_is_its_single_run(name: str) -> None:
     schedule = tg.schedule(*SCHEDULES[name], updates=60, seed=3)
     tasks, rules = points()
-    found = drive_together(Stack(captured(schedule, tasks, rules)), 25)
+    found = drive_together(Stack(captured(jobs_of(schedule, tasks, rules))), 25)
     ends = []
     for of, rule, mine in zip(tasks, rules, found, strict=True):
         assert isinstance(mine, Run)
         exact = tg.execute(schedule, of, rule, "exact", evaluation=25)
-        single = drive(Replica(captured(schedule, [of], [rule])), 25)
+        single = drive(Replica(captured(jobs_of(schedule, [of], [rule]))), 25)
         for other in (exact, single):
             assert (mine.params - other.params).abs().max() <= 1e-11
             same_history(mine, other, 1e-9)
@@ -115,8 +115,8 @@ def test_fed_the_same_gradients_the_updates_have_the_same_bits() -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=5), updates=40)
     of = seeded(0, dtype="float32")
     rules = [tg.rules.gap_aware(lr=0.01), RULE_CASES["adam"], tg.rules.gap_aware(lr=0.03)]
-    stacked = captured(schedule, [of] * 3, rules)
-    singles = [captured(schedule, [of], [rule]) for rule in rules]
+    stacked = captured(jobs_of(schedule, [of] * 3, rules))
+    singles = [captured(jobs_of(schedule, [of], [rule])) for rule in rules]
     draw = torch.Generator().manual_seed(0)
 
     def computed(graphs: CudaGraphs, grads: torch.Tensor) -> None:
@@ -140,9 +140,9 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
     of = seeded(0)
     rules = [tg.rules.sgd(lr=0.05), tg.rules.sgd(lr=1e200), tg.rules.adam(lr=0.01)]
-    good, bad, also = drive_together(Stack(captured(schedule, [of] * 3, rules)), 20)
+    good, bad, also = drive_together(Stack(captured(jobs_of(schedule, [of] * 3, rules))), 20)
     with pytest.raises(Diverged) as single:
-        drive(Replica(captured(schedule, [of], [rules[1]])), 20)
+        drive(Replica(captured(jobs_of(schedule, [of], [rules[1]]))), 20)
     assert isinstance(bad, Diverged)
     assert (str(bad), bad.update) == (str(single.value), single.value.update)
     for run, rule in ((good, rules[0]), (also, rules[2])):
@@ -150,7 +150,7 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
         exact = tg.execute(schedule, of, rule, "exact", evaluation=20)
         assert (run.params - exact.params).abs().max() <= 1e-11
         same_history(run, exact, 1e-9)
-    everything = drive_together(Stack(captured(schedule, [of] * 2, [rules[1]] * 2)), 20)
+    everything = drive_together(Stack(captured(jobs_of(schedule, [of] * 2, [rules[1]] * 2))), 20)
     assert all(isinstance(end, Diverged) for end in everything)
 
 
@@ -166,6 +166,32 @@ def test_one_graph_per_gradient_follows_the_exact_executor(name: str, batch_norm
     same_history(single, exact, 1e-9)
     for mine, theirs in zip(single.buffers, exact.buffers, strict=True):
         assert (mine - theirs).abs().max() <= 1e-9 * theirs.abs().max()
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_checkpoint_goes_on_where_it_was_and_another_types_is_refused(batched: bool) -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
+
+    def made(dtype: str) -> OnDevice:
+        job = Job.on_one_shard(schedule, seeded(0, dtype=dtype), RULE_CASES["dana_ga"])
+        return Replica(captured([job])) if batched else CudaSingle(job)
+
+    whole, begun = made("float64"), made("float64")
+    whole.advance_to(60)
+    begun.advance_to(23)
+    tensors = {name: t.clone() for name, t in begun.tensors().items()}
+    saved = tensors, json.loads(json.dumps(begun.facts()))
+    begun.advance_to(60)
+    again = made("float64")
+    again.restore(*saved)
+    assert (again.position, again.samples) == (23, 23 * 5)
+    again.advance_to(60)
+    for one in (begun, again):
+        assert torch.equal(one.params, whole.params)
+        assert one.history.loss == whole.history.loss
+    with pytest.raises(ValueError, match=r"another rule or task \(.* differs\)"):
+        made("float32").restore(*saved)
 
 
 def test_replicas_begin_blocks_and_one_alone_is_not_padded() -> None:
