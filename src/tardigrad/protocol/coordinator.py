@@ -118,7 +118,7 @@ class Patience:
     """How often a process may die without the run having come any further."""
 
 
-class RunFailed(RuntimeError):
+class RunFailed(ValueError):
     """A run that cannot go on; it can be resumed once the reason is gone."""
 
 
