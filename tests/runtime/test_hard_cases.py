@@ -194,7 +194,9 @@ class FailsAtPull(tg.Async):
 class FailsElsewhere(tg.FunctionTask):
     """Its parameters can be made in the process that it was made in, and nowhere else."""
 
-    home = os.getpid()
+    def __init__(self) -> None:
+        super().__init__(torch.ones(12), fails_at_step_6)
+        self.home = os.getpid()
 
     def start(self) -> Tensor:
         if os.getpid() != self.home:
@@ -221,7 +223,7 @@ class FailsAtUpdate5(Sgd):
 ERRORS: dict[str, dict[str, Any]] = {
     "at a shard's timer": {"policy": FailsAtTimer(timeout_s=0.05)},
     "at a worker's pull": {"policy": FailsAtPull()},
-    "in preparing": {"task": FailsElsewhere(torch.ones(12), fails_at_step_6)},
+    "in preparing": {"task": FailsElsewhere()},
     "in a gradient": {"task": tg.FunctionTask(torch.ones(12), fails_at_step_6)},
     "in an update": {"rule": tg.Rule(0.02, FailsAtUpdate5())},
 }

@@ -17,7 +17,7 @@ from tardigrad import rules
 from tardigrad.core.layout import Sharding
 from tardigrad.engine import Diverged
 from tardigrad.policies import Policy
-from tardigrad.protocol.calls import AskShard
+from tardigrad.protocol.calls import AskShard, OpenShard
 from tardigrad.protocol.messages import FromWorker, PushHeader
 from tardigrad.protocol.shard_session import Refused
 from tardigrad.recording.disk import FolderDisk
@@ -49,6 +49,7 @@ def test_numbers_that_do_not_fit_are_refused_by_name(
     disk, sharding = FolderDisk(tmp_path), Sharding.divide(TASK.layout, 2)
     setup = RunSetup(TASK, RULE, tg.Async(), sharding, workers=1, updates=10)
     shard = ShardProcess(setup, disk, shard_origin(RecoveredRun(setup, disk), 1, epoch=1))
+    shard.call(OpenShard(), 0.0)
     header = PushHeader(0, 0, 0, 0, (0, 0), (1, 1), 0.0, 0.1, 0.5, True)
     message = FromWorker(0, 0, 0, 0, 0, 0, header)
     with pytest.raises(Refused, match=why):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import tardigrad as tg
 from tardigrad.core.layout import Sharding
-from tardigrad.protocol.calls import AskShard, AskWorker, BeginWork, FinishShard
+from tardigrad.protocol.calls import AskShard, AskWorker, BeginWork, FinishShard, OpenShard
 from tardigrad.protocol.worker_session import WorkerStart
 from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.merge import merge
@@ -68,6 +68,8 @@ class Shells:
         self.workers = [WorkerShell(self.setup, worker, there) for worker in range(WORKERS)]
 
     def begin(self) -> None:
+        for shard in self.shards:
+            shard.call(OpenShard())
         for number, worker in enumerate(self.workers):
             start = WorkerStart(number, 0, 0, number, (0,) * SHARDS, (1,) * SHARDS)
             worker.call(BeginWork(start), self.places)

@@ -8,11 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transport_peers import HOST, SECRET, Client, Echo, frame_bytes, open_files, until
 
 from tardigrad.transport.connection import Connection
 from tardigrad.transport.frames import DEFAULT_LIMITS, Limits
 from tardigrad.transport.listener import Listener
+from tests.transport.transport_peers import (
+    HOST,
+    SECRET,
+    Client,
+    Echo,
+    frame_bytes,
+    open_files,
+    until,
+)
 
 WAYS = pytest.mark.parametrize("near", [False, True], ids=["tcp", "unix"])
 

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from transport_peers import Client, Echo, open_files, stranger, until
 
 from tardigrad.transport.listener import ListenerAddress
+from tests.transport.transport_peers import Client, Echo, open_files, stranger, until
 
 CROWD = """
 import resource, socket, sys
@@ -102,7 +102,7 @@ def test_a_listener_without_files_left_does_not_spin(monkeypatch: pytest.MonkeyP
 
 WITHOUT_FILES = """
 import resource, sys
-from transport_peers import Client, Echo, open_files, stranger, until
+from tests.transport.transport_peers import Client, Echo, open_files, stranger, until
 echo = Echo()
 inside = Client(echo.address)
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))

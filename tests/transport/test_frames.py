@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transport_peers import frame_bytes
 
 from tardigrad.transport.frames import (
     DEFAULT_LIMITS,
@@ -24,6 +23,7 @@ from tardigrad.transport.frames import (
 )
 from tardigrad.transport.pool import ALIGNED, ArrayPool, PlaceArrays
 from tardigrad.transport.reader import BUFFER_BYTES, FrameReader
+from tests.transport.transport_peers import frame_bytes
 
 FLOATS = [0.1, -0.0, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan, 1 / 3]
 

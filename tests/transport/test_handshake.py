@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transport_peers import (
+
+from tardigrad.transport.connect import connect
+from tardigrad.transport.frames import DEFAULT_LIMITS, MARK, PREFIX
+from tardigrad.transport.handshake import HandshakeError, ListenerHandshake, PeerHandshake
+from tardigrad.transport.listener import Listener, ListenerAddress
+from tardigrad.transport.pool import ArrayPool
+from tardigrad.transport.reader import FrameReader
+from tests.transport.transport_peers import (
     HOST,
     SECRET,
     Client,
@@ -23,13 +30,6 @@ from transport_peers import (
     stranger,
     until,
 )
-
-from tardigrad.transport.connect import connect
-from tardigrad.transport.frames import DEFAULT_LIMITS, MARK, PREFIX
-from tardigrad.transport.handshake import HandshakeError, ListenerHandshake, PeerHandshake
-from tardigrad.transport.listener import Listener, ListenerAddress
-from tardigrad.transport.pool import ArrayPool
-from tardigrad.transport.reader import FrameReader
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def run_on_ray(
                     spec.checkpoint_every or 0,
                     resume=going_on and (path / RAY / "record.json").exists(),
                 ),
-                processes=Processes(address, pool),
+                processes=Processes(address, pool, sync_log=spec.sync_log),
                 scenario=Scenario(_timed(cluster)) if impose else None,
                 watch=watch,
                 say=say,

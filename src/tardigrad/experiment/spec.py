@@ -84,8 +84,14 @@ class Spec:
     measures: tuple[str, ...] = ()
     """What is recorded of every applied gradient: of "gap" and "b_staleness"."""
 
+    sync_log: bool = False
+    """On Ray: logs survive loss of power, and other machines see them at once (needed on NFS)."""
+
     def __post_init__(self) -> None:
         count("updates", self.updates)
+        require(
+            isinstance(self.sync_log, bool), f"sync_log is true or false, got {self.sync_log!r}"
+        )
         count("seed", self.seed, least=0)
         count("shards", self.shards)
         for name, share in (("evaluate_every", 20), ("checkpoint_every", 10)):

@@ -177,6 +177,8 @@ class Reinstated(NamedTuple):
     shard: int
     epoch: int
     version: int
+    rows: int
+    """How many rows it has given so far (shard 0); so many of its predecessor's count."""
 
 
 Event = Came | Rang | Joined | Left | Replaced | Completed | RowLost | Fenced | Reinstated

@@ -22,20 +22,20 @@ class CutPlace(NamedTuple):
     size: int
 
 
-class NewestCut(NamedTuple):
-    number: int
-    places: list[CutPlace]
+class FoundCut(NamedTuple):
+    names: list[str]
+    """The files, by shard;"""
     positions: list[int]
-    """How many entries each shard's logs had by then."""
+    """and how many entries each shard had behind it."""
 
 
 def cut_name(number: int, shard: int, epoch: int) -> str:
-    """A shard's part; the epoch tells it from what a process that was replaced may yet save."""
+    """The epoch tells two drivers' cuts apart, should both give theirs the same number."""
     return f"cuts/{number:06d}/shard-{shard}.{epoch:08d}.safetensors"
 
 
 def finish_cut(disk: Disk, number: int, places: Sequence[CutPlace]) -> None:
-    disk.replace(_about(number), json.dumps({"places": places}).encode())
+    disk.create(_about(number), json.dumps({"places": places}).encode())
     for old in cut_numbers(disk)[:-KEEP]:
         disk.remove(_about(old))
         disk.remove(f"cuts/{old:06d}/")
@@ -47,18 +47,21 @@ def next_cut(disk: Disk) -> int:
     return 1 + max((int(name.split("/")[1]) for name in names), default=-1)
 
 
-def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> NewestCut | None:
-    """The newest one that the logs reach."""
+def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> FoundCut | None:
+    """The newest cut that the logs reach."""
     for number in reversed(cut_numbers(disk)):
         data = disk.read(_about(number))
-        places = [CutPlace(*place) for place in json.loads(data)["places"]] if data else []
+        if data is None:  # another driver has just removed it, because it has newer ones
+            continue
+        places = [CutPlace(*place) for place in json.loads(data)["places"]]
         positions = [
             story.position(place.epoch, place.size)
             for story, place in zip(stories, places, strict=True)
         ]
         known = [position for position in positions if position is not None]
         if len(known) == len(stories):
-            return NewestCut(number, places, known)
+            names = [cut_name(number, shard, place.epoch) for shard, place in enumerate(places)]
+            return FoundCut(names, known)
     return None
 
 

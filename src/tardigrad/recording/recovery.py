@@ -16,7 +16,7 @@ from tardigrad.engine.checkpoint import checkpoint_from_bytes
 from tardigrad.protocol.log import LogEntry
 from tardigrad.protocol.messages import Event, Joined, Left, PushHeader, RowLost
 from tardigrad.protocol.shard_session import ShardSession
-from tardigrad.recording.cuts import cut_name, newest_cut
+from tardigrad.recording.cuts import newest_cut
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.merge import LogMerger, pushed
 from tardigrad.recording.replica import ShardReplica, check_same_decisions
@@ -63,7 +63,7 @@ class RecoveredRun:
         for shard, replica in enumerate(self.replicas):
             replica.refeed(self.stories[shard].entries[: positions[shard]])
             if found is not None:
-                name = cut_name(found.number, shard, found.places[shard].epoch)
+                name = found.names[shard]
                 data = disk.read(name)
                 if data is None:
                     raise ValueError(f"{name} is missing, although its cut is whole")
@@ -73,7 +73,8 @@ class RecoveredRun:
         ]
         self._computed: dict[int, tuple[PushHeader, Gradient | None, set[int]]] = {}
         logs = [s.entries[p:] for s, p in zip(self.stories, positions, strict=True)]
-        self._merger = LogMerger(logs, [replica.shard.version for replica in self.replicas])
+        versions = [replica.shard.version for replica in self.replicas]
+        self._merger = LogMerger(logs, versions, self.replicas[0].session.rows_given)
         threads = torch.get_num_threads()
         torch.set_num_threads(setup.threads)
         try:

@@ -22,7 +22,7 @@ from tardigrad.engine.execute import ShardBy, check_splits, divide
 from tardigrad.engine.run import Say
 from tardigrad.policies import Async, Policy
 from tardigrad.protocol.coordinator import Coordinator
-from tardigrad.recording.disk import FolderDisk
+from tardigrad.recording.disk import LATE, FolderDisk, file_system
 from tardigrad.recording.epochs import FINISH, Epochs, finished_with
 from tardigrad.recording.facts import facts_of, policy_facts
 from tardigrad.recording.merge import merge
@@ -40,8 +40,9 @@ from tardigrad.runtime.ray_setup import RaySetup
 from tardigrad.scheduling.size import check_size
 from tardigrad.tasks import Task
 
+_log = logging.getLogger("tardigrad")
+
 LOCK = "driver.lock"
-_log = logging.getLogger(__name__)
 
 OLD_NAMES = grouped_arguments(
     evaluation=Grouped(Evaluation, {"evaluate_every": "every", "splits": "splits"}),
@@ -86,7 +87,8 @@ def train(
         processes: where they are and what they share; None: all on this machine.
         scenario: what is made to happen to them: step times, kills, workers that come and go.
         watch: called several times a second.
-        say: told, in a line each, who died and what is waited for; None: logged as warnings.
+        say: told, in a line each, who has died and was brought back, and what is waited for long;
+            None: written to the log `tardigrad`.
     """
     policy, evaluation = policy or Async(), Evaluation.of(evaluation)
     checkpoints = checkpoints or Checkpoints()
@@ -124,6 +126,7 @@ def train(
     if resume:
         resume_record(Path(str(folder)), plain)  # refused before anything is written
     with _folder(folder) as place:
+        check_seen_by_others(place, processes.sync_log)
         if resume:
             began_s = resume_record(place, plain)
         else:
@@ -194,6 +197,21 @@ def check_measured(task: Task, evaluation: Evaluation) -> None:
         "cluster has: leave them out",
     )
     check_splits(task, evaluation)
+
+
+def check_seen_by_others(folder: Path, sync_log: bool) -> None:
+    """Refuse a log that other machines would see late.
+
+    What one machine has written to a network's file system, another sees only once it is synced, so
+    a shard that is brought back elsewhere would miss what had been acknowledged.
+    """
+    kind = file_system(folder)
+    require(
+        sync_log or not kind.startswith(LATE),
+        f"{folder} is on {kind}, where other machines see a log only once it is synced: set "
+        "sync_log = true in the spec (Processes(sync_log=True)), or use a folder that is seen at "
+        "once",
+    )
 
 
 def _digests(stories: Sequence[ShardStory], final: FinalRun, updates: int) -> list[list[Any]]:
