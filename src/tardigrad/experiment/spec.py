@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import tomli_w
+import torch
 
 from tardigrad.clusters import CLUSTERS, Cluster
 from tardigrad.core.checks import count, require
+from tardigrad.core.layout import Layout
 from tardigrad.engine import Evaluation, Limits
-from tardigrad.engine.choose import Engine, Execution
+from tardigrad.engine.choose import Engine
 from tardigrad.engine.execute import prepare, prepare_together
+from tardigrad.engine.execution import Execution
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.run import Say
 from tardigrad.experiment.structure import Plain, Registry, Structure, join, table
@@ -101,7 +104,8 @@ class Spec:
         _ = self.evaluation, self.limits  # they check what they are made of
         policy, cluster, link = self.make_policy(), self.make_cluster(), self.make_link()
         check_control(policy, cluster, self.updates, self.seed, self.shards, link)
-        check_deviation(self.make_rule(), link)
+        rule = self.make_rule()
+        check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
         maker, args = STRUCTURE.choose(TASK, "task", self.task)
         STRUCTURE.arguments(maker, "task", args, self._fill())
 

@@ -146,14 +146,14 @@ WorkerCall = BeginWork | MeetShard | HoldSteps | AskWorker | StopWork
 
 
 class Ask(NamedTuple):
-    """Make calls side by side; a list of `Outcome`s, in their order."""
+    """Make calls side by side; a list of `CallOutcome`s, in their order."""
 
     calls: Sequence[tuple[Process, ShardCall | WorkerCall]]
     limit_s: float
 
 
 class MakeShards(NamedTuple):
-    """Start these shards' processes from what was recovered; a list of `Outcome`s."""
+    """Start these shards' processes from what was recovered; a list of `CallOutcome`s."""
 
     epochs: dict[int, int]
     recovered: Any
@@ -161,7 +161,7 @@ class MakeShards(NamedTuple):
 
 
 class MakeWorkers(NamedTuple):
-    """Start processes for these workers; a list of `Outcome`s."""
+    """Start processes for these workers; a list of `CallOutcome`s."""
 
     workers: Sequence[int]
     limit_s: float
@@ -192,7 +192,7 @@ class FinishCut(NamedTuple):
     places: Sequence[Any]
 
 
-class Watch(NamedTuple):
+class WaitForDeaths(NamedTuple):
     """Wait so long, or until a process has died; the `Dead` ones."""
 
     seconds: float
@@ -222,7 +222,7 @@ Effect = (
     | Recover
     | NextCut
     | FinishCut
-    | Watch
+    | WaitForDeaths
     | Tell
     | Show
 )
@@ -239,4 +239,4 @@ class Dead(NamedTuple):
     why: str
 
 
-Outcome = Answer | Dead
+CallOutcome = Answer | Dead

@@ -117,8 +117,7 @@ class ShardReplica:
             arrived.append(Arrived(push.worker, pending.grad, pending.view, delay))
             if pending.buffers:
                 self.buffers = self._fold(self.buffers, pending.buffers)
-        place = self.place() if shard.theta is shard.sent else None
-        shard.apply(arrived, applied.scale, place)
+        shard.apply(arrived, applied.scale, self.place())
         self.consumed.extend(applied.rows)
         kept = self.keep(shard.version, shard.sent)
         if shard.theta is shard.sent:
