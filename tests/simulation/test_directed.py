@@ -204,3 +204,15 @@ def test_workers_that_wait_for_nothing_go_on_while_one_joins() -> None:
     scenario = Scenario(0, policy="no_waiting", updates=30, changes=[MembershipChange(5)])
     cluster = run_with(scenario, prepare)
     assert not any("do not fit together" in line for line in cluster.time.story)
+
+
+def test_a_host_loses_power_after_its_log_was_read() -> None:
+    """The new process finds that not all is there that counts, and all is read again."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        cluster.places |= {"shard 0": "host-0", "shard 1": "host-1"}
+        faults.plan(Fault("second driver", "version", 7))
+        cluster.moments.plan("does MakeShards", 2, lambda process: cluster.lose_power("host-0"))
+
+    cluster = run_with(Scenario(0, sync_log=False), prepare)
+    assert any("has lost its end since it was read" in line for line in cluster.time.story)
