@@ -177,6 +177,23 @@ def test_a_killed_driver_is_resumed(pool: ActorPool, tmp_path: Path) -> None:
         )  # fmt: skip
 
 
+def test_a_run_whose_driver_died_before_it_wrote_the_record_is_completed(
+    pool: ActorPool, tmp_path: Path
+) -> None:
+    """From its files alone: there is nothing to train any more."""
+    run = survive(pool, tmp_path, tg.Async(), [])
+    record = tmp_path / "record.json"
+    written = record.read_text()
+    record.write_text(written.replace('"finished": true', '"finished": false'))
+    again = train(
+        TASK, RULE, tg.Async(), workers=3, shards=2, updates=80,
+        checkpoints=tg.Checkpoints(tmp_path, resume=True), processes=tg.Processes(digest_every=10),
+    )  # fmt: skip
+    assert torch.equal(again.params, run.params)
+    assert again.schedule.digest == run.schedule.digest
+    assert record.read_text() == written
+
+
 @pytest.mark.stress
 @pytest.mark.parametrize("repetition", range(5))
 def test_drivers_are_resumed(repetition: int, pool: ActorPool, tmp_path: Path) -> None:
