@@ -223,8 +223,10 @@ class ShardSession:
                 self.lives[worker] = life
             case Completed(header):
                 channel = self.channels[header.worker]
-                heard = [r.sequence for r in channel.kept if r.version == header.read[self.shard]]
-                channel.heard = max([channel.heard, *heard])
+                if header.finite:  # else the new life begins at the same release, see `_pushed`
+                    read = header.read[self.shard]
+                    heard = [r.sequence for r in channel.kept if r.version == read]
+                    channel.heard = max([channel.heard, *heard])
                 self._pushed(header, channel, now_s)
             case RowLost(header):
                 decided.append(Dropped(header.row, LOST))
