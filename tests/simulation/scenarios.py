@@ -12,6 +12,7 @@ from simulated_time import SimulatedTime
 import tardigrad as tg
 from tardigrad import rules
 from tardigrad.core.layout import Sharding
+from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.protocol.coordinator import Coordinator, MembershipChange
 from tardigrad.protocol.messages import Applied, Dropped
@@ -36,6 +37,15 @@ POLICIES: dict[str, Callable[[int], Policy]] = {
     "partial_pull": lambda workers: tg.PartialPull(tg.Async(), pull=0.5, pull_timeout_s=0.3),
     "no_waiting": lambda workers: tg.Async(wait=False),
 }
+
+LINKS: dict[str, Link] = {
+    "every": tg.Every(push=3, pull=2),
+    "every_pull": tg.Every(pull=3),
+    "bandwidth_reapply": tg.BandwidthAware(c_push=0.5, c_pull=0.5),
+    "bandwidth_average": tg.BandwidthAware(c_push=0.5, c_pull=0.5, on_drop="average"),
+    "budget": tg.Budget(bytes_per_update=30.0, direction="both"),
+}
+ASYNCHRONOUS = ("async", "stale_synchronous", "bounded_delay", "partial_pull", "no_waiting")
 
 FAULTS = (
     "kill worker",
@@ -67,6 +77,7 @@ class Scenario:
     weather: Weather
     faults: list[tuple[float, str]]
     changes: list[MembershipChange]
+    link: str = "full"
 
 
 @dataclass
@@ -97,7 +108,7 @@ def draw(seed: int) -> Scenario:
         changes.append(MembershipChange(r.randint(1, updates - 1)))
         if workers > 1 and r.random() < 0.5:
             changes.append(MembershipChange(r.randint(1, updates - 1), remove=0))
-    return Scenario(
+    scenario = Scenario(
         seed,
         policy=r.choice(list(POLICIES)),
         rule=r.choice(["sgd", "gap_aware", "dana", "adam"]),
@@ -112,6 +123,14 @@ def draw(seed: int) -> Scenario:
         faults=faults,
         changes=changes,
     )
+    if r.random() < 0.25:
+        scenario.link = r.choice(list(LINKS))
+        link = LINKS[scenario.link]
+        if link.withholds_pushes and link.on_drop == "average":
+            scenario.policy = r.choice(ASYNCHRONOUS)
+        if link.reads_deviation:
+            scenario.rule = "fasgd"
+    return scenario
 
 
 def make_task() -> tg.FunctionTask:
@@ -131,6 +150,7 @@ def make_rule(name: str) -> rules.Rule:
         "gap_aware": lambda: rules.gap_aware(lr=0.05),
         "dana": lambda: rules.dana(lr=0.02),
         "adam": lambda: rules.adam(lr=0.01),
+        "fasgd": lambda: rules.fasgd(lr=0.01),
     }[name]()
 
 
@@ -148,6 +168,8 @@ def run(scenario: Scenario) -> Outcome:
         scenario.updates,
         digest_every=3,
         sync_log=scenario.sync_log,
+        link=LINKS.get(scenario.link, tg.Full()),
+        seed=scenario.seed,
     )
     cluster = SimulatedCluster(setup, time, Network(time, scenario.weather), disk, scenario.hosts)
     outcome = Outcome(scenario, story=time.story)
@@ -168,6 +190,7 @@ def _live(cluster: SimulatedCluster, scenario: Scenario) -> None:
             scenario.updates,
             scenario.cut_every,
             scenario.changes,
+            keeps_unsent=cluster.setup.keeps_unsent,
         )
 
     def user() -> None:
@@ -244,25 +267,28 @@ def _check(cluster: SimulatedCluster, scenario: Scenario) -> None:
     assert driver.finals is not None
     stories = [read_story(driver.disk, shard) for shard in range(scenario.shards)]
     for shard, story in enumerate(stories):
-        came, done, versions = set(), set(), 0
+        came, done, versions, repeated = set(), set(), 0, 0
         for entry in story.entries:
             push = pushed(entry)
             if push is not None:
                 assert push.row not in came, f"row {push.row} came to shard {shard} twice"
                 came.add(push.row)
+                if not push.crosses and setup.link.on_drop == "reapply":
+                    repeated += 1
             for item in entry.decided:
                 rows = item.rows if isinstance(item, Applied) else ()
                 if isinstance(item, Dropped):
                     rows = (item.row,)
                 versions += isinstance(item, Applied)
                 for row in rows:
-                    assert row not in done, f"row {row} was decided twice at shard {shard}"
+                    repeated -= row in done
+                    assert repeated >= 0, f"row {row} was decided twice at shard {shard}"
                     done.add(row)
         assert versions == updates, f"shard {shard} made {versions} updates of {updates}"
         for (at, worker, step), row in cluster.promises.items():
             if at == shard:
                 assert row in came, f"worker {worker}'s step {step} was acknowledged and is lost"
-    schedule, losses, _ = merge(stories, scenario.workers)
+    schedule, losses, _ = merge(stories, scenario.workers, setup.gated)
     validate(schedule)
     replayed = tg.execute(schedule, setup.task, setup.rule, engine="exact")
     theta = torch.cat([final.theta for final in driver.finals])

@@ -29,6 +29,7 @@ from tardigrad.protocol.calls import (
     Show,
     StopWork,
     TakeEpoch,
+    TakeUnsent,
     Tell,
     Watch,
 )
@@ -147,7 +148,8 @@ class SimulatedShard(SimulatedProcess):
     def say(self, message: FromShard) -> None:
         assert self.owner is not None
         self.cluster.promise(self, message)
-        payloads = [self.process.replica.sent[r.version] for r in message.releases]
+        sent = self.process.replica.sent
+        payloads = [sent[r.version] if r.carries else None for r in message.releases]
         worker = self.owner.workers.get(message.worker)
         if worker is not None:
             self.cluster.network.send(
@@ -186,7 +188,7 @@ class SimulatedWorker(SimulatedProcess):
             answer(None)
             return
         if self.process is None:
-            answer(True if isinstance(call, MeetShard) else None)
+            answer({MeetShard: True, TakeUnsent: {}}.get(type(call)))
             return
         session = self.process.session
         match call:
@@ -206,6 +208,8 @@ class SimulatedWorker(SimulatedProcess):
             case StopWork():
                 session.stop()
                 answer(None)
+            case TakeUnsent():
+                answer(self.process.unsent())
 
     def _begin_work(self, call: BeginWork) -> None:
         self.process = WorkerProcess(
@@ -262,7 +266,7 @@ class SimulatedWorker(SimulatedProcess):
         assert self.process is not None
         part = None
         if isinstance(message, FromWorker) and isinstance(message.body, PushHeader):
-            part = self.process.part(message.body.step, shard)
+            part = self.process.part(message.body, shard)
         target = self.owner.shards.get(shard)
         if target is not None:
             self.cluster.network.send(
@@ -365,8 +369,8 @@ class SimulatedDriver(SimulatedProcess):
                 return True, recovered
             case NextCut():
                 return True, next_cut(self.disk)
-            case FinishCut(number, places):
-                finish_cut(self.disk, number, places)
+            case FinishCut(number, places, unsent):
+                finish_cut(self.disk, number, places, unsent)
                 self.cluster.time.tell(f"cut {number} is made")
                 self.cluster.cuts_made += 1
                 return True, None

@@ -15,6 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+UNSENT = "unsent"
+"""Why a gradient is dropped that waited for a push that crosses, when its worker has gone."""
+
 OnDrop = Literal["reapply", "average"]
 ON_DROP = ("reapply", "average")
 

@@ -6,10 +6,14 @@ unless they were lost. The newest two are kept.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from torch import Tensor
+
+from tardigrad.engine.checkpoint import checkpoint_bytes, checkpoint_from_bytes
 from tardigrad.recording.disk import Disk
+from tardigrad.recording.gradients import WholeGradient
 from tardigrad.recording.shard_logs import ShardStory
 
 KEEP = 2
@@ -26,7 +30,16 @@ def cut_name(number: int, shard: int) -> str:
     return f"cuts/{number:06d}/shard-{shard}.safetensors"
 
 
-def finish_cut(disk: Disk, number: int, places: Sequence[CutPlace]) -> None:
+def finish_cut(
+    disk: Disk,
+    number: int,
+    places: Sequence[CutPlace],
+    unsent: Sequence[Mapping[int, WholeGradient]] = (),
+) -> None:
+    """unsent: by row, what each worker holds to be merged into a later push. It cannot be computed
+    again from the cut, which has not the versions that it was computed at."""
+    if any(unsent):
+        disk.replace(_unsent_name(number), _unsent_bytes(unsent))
     disk.replace(_about(number), json.dumps({"places": places}).encode())
     for old in cut_numbers(disk)[:-KEEP]:
         disk.remove(_about(old))
@@ -57,6 +70,35 @@ def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> tuple[int, list[int
 def cut_numbers(disk: Disk) -> list[int]:
     """Whole ones, oldest first."""
     return [int(name.split("/")[1]) for name in disk.names("cuts/") if name.endswith("/cut.json")]
+
+
+def read_unsent(disk: Disk, number: int) -> dict[int, WholeGradient]:
+    name = _unsent_name(number)
+    data = disk.read(name)
+    if data is None:
+        return {}
+    tensors, facts = checkpoint_from_bytes(data, name)
+    return {
+        int(row): WholeGradient(
+            tensors[f"{row}.grad"], tuple(tensors[f"{row}.buffers.{i}"] for i in range(count))
+        )
+        for row, count in facts["buffers"].items()
+    }
+
+
+def _unsent_bytes(unsent: Sequence[Mapping[int, WholeGradient]]) -> bytes:
+    tensors: dict[str, Tensor] = {}
+    counts: dict[str, int] = {}
+    for of_worker in unsent:
+        for row, gradient in of_worker.items():
+            tensors[f"{row}.grad"] = gradient.grad
+            tensors |= {f"{row}.buffers.{i}": b for i, b in enumerate(gradient.buffers)}
+            counts[str(row)] = len(gradient.buffers)
+    return checkpoint_bytes(tensors, {"buffers": counts})
+
+
+def _unsent_name(number: int) -> str:
+    return f"cuts/{number:06d}/unsent.safetensors"
 
 
 def _about(number: int) -> str:

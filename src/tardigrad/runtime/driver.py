@@ -145,8 +145,8 @@ class Driver:
                 return recovered
             case NextCut():
                 return next_cut(self._disk)
-            case FinishCut(number, places):
-                finish_cut(self._disk, number, places)
+            case FinishCut(number, places, unsent):
+                finish_cut(self._disk, number, places, unsent)
             case Tell(text):
                 self._say(text)
             case Show():
