@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import tardigrad as tg
-from tardigrad.core.layout import Sharding
+from tardigrad.core.layout import Layout, Sharding
 from tardigrad.engine import Tick
 from tardigrad.engine.choose import WORTH_COMPILING
 from tardigrad.engine.fast import build, stream, waiting
@@ -191,7 +191,14 @@ class Rough(Optimizer[tuple[()], tuple[()]]):
         self.how = how
 
     def step(
-        self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: Sequence[Signal], now: Now
+        self,
+        theta: Tensor,
+        state: Any,
+        owns: Any,
+        slots: Any,
+        signals: Sequence[Signal],
+        now: Now,
+        layout: Layout,
     ) -> Any:
         grad = signals[0].first
         if self.how == "in place":

@@ -15,6 +15,7 @@ from tardigrad.engine.execute import drive
 from tardigrad.engine.fast.cuda import CudaGraphs
 from tardigrad.engine.fast.on_device import OnDevice
 from tardigrad.engine.kernels import NotElementwise, trace
+from tardigrad.engine.kernels.starts import own_rows_start_alike
 from tardigrad.engine.scope import not_elementwise
 from tardigrad.rules import (
     Adam,
@@ -85,14 +86,42 @@ class DoesLayers(Does):
 class Normed(Optimizer[Nothing, Nothing]):
     """θ ← θ − η g ‖θ‖ / (‖g‖ + 1), as LAMB and LARS do."""
 
-    def step(self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: Any, now: Now) -> Any:
-        direction = combine(signals).first
-        ratio = theta.norm() / (direction.norm() + 1)
-        return torch.addcmul(theta, direction, -now.lr * ratio), state, tuple(owns)
+    def step(
+        self,
+        theta: Tensor,
+        state: Any,
+        owns: Any,
+        slots: Any,
+        signals: Any,
+        now: Now,
+        layout: Layout,
+    ) -> Any:
+        direction = self._scaled(theta, combine(signals).first, layout)
+        return torch.addcmul(theta, direction, -now.lr), state, tuple(owns)
+
+    def _scaled(self, theta: Tensor, grad: Tensor, layout: Layout) -> Tensor:
+        return grad * theta.norm() / (grad.norm() + 1)
 
 
 class NormedAll(Normed):
     scope = "model"
+
+
+@dataclass(frozen=True)
+class NormedByTensor(Normed):
+    """Each tensor by its own norms, or each row of a matrix by its."""
+
+    rows: bool = False
+
+    scope: Any = "tensor"
+
+    def _scaled(self, theta: Tensor, grad: Tensor, layout: Layout) -> Tensor:
+        out = []
+        for x, g in zip(*(layout.unflatten(v).values() for v in (theta, grad)), strict=True):
+            over = -1 if self.rows and x.dim() > 1 else None
+            size, length = (torch.linalg.vector_norm(v, dim=over, keepdim=True) for v in (x, g))
+            out.append((g * size / (length + 1)).flatten())
+        return torch.cat(out)
 
 
 class NormedAdam(Adam):
@@ -114,9 +143,11 @@ class PeeksAtAll(Sgd):
 class OfGroups(Sgd):
     """Only groups are looked at together."""
 
-    def step(self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: Any, now: Now) -> Any:
+    def step(
+        self, theta: Tensor, state: Any, owns: Any, slots: Any, signals: Any, *now: Any
+    ) -> Any:
         scale = 1 / (1 + signals[1].first.sum()) if len(signals) > 1 else 1
-        new, *others = super().step(theta, state, owns, slots, signals, now)
+        new, *others = super().step(theta, state, owns, slots, signals, *now)
         return (theta + (new - theta) * scale, *others)
 
 
@@ -267,6 +298,28 @@ def test_norms_of_tensors_survive_sharding_by_tensor() -> None:
             assert (sharded - exact).abs().max() <= 1e-12
 
 
+@pytest.mark.parametrize("rows", [False, True])
+def test_an_optimizer_by_tensor_survives_sharding_by_tensor(rows: bool) -> None:
+    rule = tg.Rule(LR, NormedByTensor(rows=rows))
+    exact = run(rule)
+    for engine in ("exact", "fast"):
+        for shards in (1, 2, 3):
+            sharded = run(rule, engine, shards, shard_by="tensor")
+            assert (sharded - exact).abs().max() <= 1e-12
+    with pytest.raises(ValueError, match=r'NormedByTensor .*shard_by = "tensor"'):
+        run(rule, shards=3)
+    other = run(tg.Rule(LR, NormedByTensor(rows=not rows)))
+    assert not torch.allclose(exact, other)
+
+
+def test_an_optimizer_that_asks_for_the_layout_and_says_nothing_is_refused() -> None:
+    class Silent(NormedByTensor):
+        scope: Any = None
+
+    with pytest.raises(ValueError, match=r"Silent was not found .*asks for the layout of tensors"):
+        run(tg.Rule(LR, Silent()), shards=3, shard_by="tensor")
+
+
 def test_a_word_that_the_code_contradicts_is_refused() -> None:
     rule = tg.Rule(LR, Sgd(), DoesAlone(TOGETHER["norm"]))
     with pytest.raises(ValueError, match=r"DoesAlone says .* linalg_vector_norm .* shards = 1"):
@@ -297,6 +350,25 @@ def test_a_run_on_ray_is_refused_before_it_starts() -> None:
     rule = tg.Rule(LR, Normed())
     with pytest.raises(ValueError, match=r"Normed was not found to treat each parameter alone"):
         tg.train(task(), rule, workers=2, shards=2, updates=5)
+
+
+class OfWeights(Sgd):
+    """Is written for tensors of certain names."""
+
+    def start(self, theta: Tensor, layout: Layout) -> Any:
+        assert layout.unflatten(theta)["weight"].shape == (2, 3)
+        return super().start(theta, layout)
+
+
+@pytest.mark.parametrize("link", [tg.Every(pull=2), tg.BandwidthAware(0.1)], ids=repr)
+def test_an_optimizer_is_given_the_layout_of_the_task_and_no_other(link: Any) -> None:
+    rule = tg.Rule(LR, OfWeights(0.5), tg.rules.Fasgd())
+    given = tg.Rule(LR, Sgd(0.5), tg.rules.Fasgd())
+    ends = [
+        tg.simulate(task(), r, cluster=tg.Gamma(workers=3), updates=20, link=link).params
+        for r in (rule, given)
+    ]
+    assert torch.equal(*ends)
 
 
 class Counted(NamedTuple):
@@ -351,3 +423,56 @@ def test_numbers_of_another_type_have_no_kernel() -> None:
     with pytest.raises(NotElementwise):
         trace(rule, torch.float64)
     assert (run(rule, "fast") - run(rule)).abs().max() <= 1e-12
+
+
+class Begun(NamedTuple):
+    rows: Tensor
+
+
+@dataclass(frozen=True)
+class Begins(Correction[Nothing, Begun]):
+    """Divides by rows that a worker starts with."""
+
+    what: Callable[[Tensor], Tensor]
+
+    def start_own(self, theta: Tensor, layout: Layout) -> Begun:
+        return Begun(self.what(theta))
+
+    def correct(
+        self, theta: Tensor, state: Nothing, own: Begun, push: Push, now: Now, layout: Layout
+    ) -> tuple[Signal, Begun]:
+        return Signal(push.grad / own.rows, push.grad), own
+
+
+BEGINNINGS: dict[str, tuple[bool, Callable[[Tensor], Tensor]]] = {
+    "ones": (True, torch.ones_like),
+    "twos": (True, lambda theta: torch.full_like(theta, 2) * 3),
+    "new": (True, lambda theta: theta.new_zeros(len(theta)) + 2),
+    "theta": (False, lambda theta: 2 + theta.abs()),
+    "signs": (False, lambda theta: torch.where(theta > -0.5, 2.0, 3.0).to(theta.dtype)),
+    "periodic": (False, lambda theta: 1 + theta - theta.floor()),
+    "number": (False, lambda theta: torch.full_like(theta, 2 if float(theta[0]) > -0.99 else 3)),
+    "past torch": (
+        False,
+        lambda theta: torch.ones_like(theta) * (2 if theta.numpy()[0] > -0.99 else 3),
+    ),
+    "drawn": (False, lambda theta: torch.rand(len(theta), dtype=theta.dtype) + 1),
+    "no vector": (False, lambda theta: theta.new_full((), 2)),
+}
+
+
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_whether_rows_begin_the_same_whenever_a_worker_comes_is_seen(name: str) -> None:
+    """Two values of θ tell nothing of the third."""
+    alike, what = BEGINNINGS[name]
+    rule = tg.Rule(LR, Sgd(0.5), Begins(what))
+    assert own_rows_start_alike(rule, START, LAYOUT) == alike
+    assert own_rows_start_alike(tg.rules.dana_ga(LR), START, LAYOUT)
+    if name == "drawn":
+        return
+    said: list[str] = []
+    late = tg.Schedule.from_order([0] * 30 + [1, 0, 1, 1], 2)  # θ has moved when the second comes
+    fast = tg.execute(late, task(), rule, "fast", say=said.append).params
+    exact = tg.execute(late, task(), rule, "exact").params
+    assert (fast - exact).abs().max() <= 1e-12
+    assert any("own rows start" in line for line in said) != alike

@@ -1,7 +1,8 @@
 """What every schedule must satisfy, told from the case alone and not from the code that made it."""
 
 from collections import Counter, defaultdict
-from itertools import pairwise
+from functools import cached_property
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,13 +66,25 @@ class Facts:
         self.everything_crosses = full
         self.undisturbed = self.network is None and not self.absences and full
 
-    def arrives_s(self, row: int, shard: int) -> float:
-        """When a gradient that crosses whole is at a shard that runs."""
-        worker, end_s = int(self.s.worker[row]), float(self.s.end_s[row])
-        if self.messages is None:
-            return end_s
-        pushed = int((np.isfinite(self.s.end_s[:row]) & (self.s.worker[:row] == worker)).sum())
-        return self.messages.up_s(shard, end_s + self.messages.push_s(worker, shard, pushed))
+    @cached_property
+    def arrives_s(self) -> dict[tuple[int, int], float]:
+        """When each gradient, which crosses whole, is at each shard that runs: not before those
+        that its worker has pushed since it was last away."""
+        out: dict[tuple[int, int], float] = {}
+        for worker, shard in product(range(self.s.workers), range(self.s.shards)):
+            came_s: dict[int, float] = defaultdict(float)
+            pushed = np.nonzero((self.s.worker == worker) & np.isfinite(self.s.end_s))[0].tolist()
+            for sequence, row in enumerate(pushed):
+                took_s = 0.0
+                if self.messages is not None:
+                    took_s = self.messages.push_s(worker, shard, sequence)
+                stay = sum(back <= self.s.start_s[row] for _, back in self.absences[worker])
+                came_s[stay] = max(came_s[stay], float(self.s.end_s[row]) + took_s)
+                up_s = came_s[stay]
+                if self.messages is not None:
+                    up_s = self.messages.up_s(shard, up_s)
+                out[row, shard] = up_s
+        return out
 
     def left_between(self, worker: int, start_s: float, end_s: float) -> bool:
         return any(start_s <= leaves <= end_s for leaves, _ in self.absences[worker])
@@ -214,7 +227,7 @@ def _arrivals(f: Facts) -> None:
     at_once = isinstance(f.base, tg.Async | tg.BoundedDelay | tg.StaleSynchronous)
     for row in np.nonzero(np.isfinite(s.end_s))[0].tolist():
         for shard in range(s.shards):
-            arrives_s, fates = f.arrives_s(row, shard), f.fates[row, shard]
+            arrives_s, fates = f.arrives_s[row, shard], f.fates[row, shard]
             if fates and at_once:
                 assert fates[0].time_s == arrives_s, "no time passes between arrival and fate"
             elif fates:

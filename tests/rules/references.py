@@ -344,7 +344,7 @@ class AdamLike(Reference):
         pushes = [self.decayed(push) for push in pushes]
         if self.kind == "gap":
             mean = average([push.grad for push in pushes])
-            self.gap.observe(self._direction(*self._moments(mean, mean), now.updates))
+            self.gap.observe(self.direction(*self._moments(mean, mean), now.updates))
         penalised = []
         for push in pushes:
             divisor = [1.0] * len(push.grad)
@@ -355,7 +355,7 @@ class AdamLike(Reference):
             penalised.append([g / d for g, d in zip(push.grad, divisor, strict=True)])
         raw = average([push.grad for push in pushes])
         self.m, self.u = self._moments(average(penalised), raw)
-        for i, d in enumerate(self._direction(self.m, self.u, now.updates)):
+        for i, d in enumerate(self.direction(self.m, self.u, now.updates)):
             self.theta[i] -= now.lr * d
 
     def _moments(self, first: Vector, raw: Vector) -> tuple[Vector, Vector]:
@@ -364,12 +364,28 @@ class AdamLike(Reference):
         u = [b2 * old + (1 - b2) * g * g for old, g in zip(self.u, raw, strict=True)]
         return m, u
 
-    def _direction(self, m: Vector, u: Vector, count: int) -> Vector:
+    def direction(self, m: Vector, u: Vector, count: int) -> Vector:
         b1, b2 = self.betas
         return [
             (a / (1 - b1**count)) / (math.sqrt(b / (1 - b2**count)) + self.eps)
             for a, b in zip(m, u, strict=True)
         ]
+
+
+class Lamb(AdamLike):
+    """Adam's direction plus λ θ, in each of the given parts as long as θ is there."""
+
+    def __init__(self, parts: Sequence[tuple[int, int]], kind: str = "none") -> None:
+        super().__init__(kind)
+        self.parts = parts
+
+    def direction(self, m: Vector, u: Vector, count: int) -> Vector:
+        adam = super().direction(m, u, count)
+        r = [d + 0.01 * t for d, t in zip(adam, self.theta, strict=True)]
+        for a, b in self.parts:
+            ratio = math.sqrt(sum(t * t for t in self.theta[a:b]) / sum(x * x for x in r[a:b]))
+            r[a:b] = [ratio * x for x in r[a:b]]
+        return r
 
 
 class RmsProp(Reference):

@@ -14,12 +14,14 @@ from tardigrad.core.layout import Layout
 from tardigrad.policies import Policy
 from tardigrad.rules import rates
 from tests.rules import references as ref
+from tests.rules.lamb import Lamb
 
 WORKERS = 3
 ARRIVALS = 90
 LARGEST_DIFFERENCE = 1e-12
 LAYOUT = Layout(("weight", "bias"), ((2, 2), (3,)))
 PARTS = [(0, 4), (4, 7)]
+ROWS = [(0, 2), (2, 4), (4, 7)]
 THETA0 = [0.9, -0.4, 0.3, 1.2, -0.7, 0.05, -1.1]
 LR = 0.06
 
@@ -215,6 +217,16 @@ CASES: dict[str, tuple[tg.Rule, Twin]] = {
     "gap, rmsprop momentum": (
         tg.Rule(LR, rules.RmsProp(momentum=0.9), rules.Gap()),
         lambda: ref.GapRmsProp(momentum=0.9),
+    ),
+    "lamb, by tensor": (tg.Rule(LR, Lamb()), lambda: ref.Lamb(PARTS)),
+    "lamb, by row": (tg.Rule(LR, Lamb("row")), lambda: ref.Lamb(ROWS)),
+    "lamb, after a penalty": (
+        tg.Rule(LR, Lamb(), rules.StalenessAware("gradient")),
+        lambda: ref.Lamb(PARTS, "staleness"),
+    ),
+    "lamb, after gaps of its own steps": (
+        tg.Rule(LR, Lamb(), rules.Gap(step="tentative")),
+        lambda: ref.Lamb(PARTS, "gap"),
     ),
 }
 DECAY = 0.05

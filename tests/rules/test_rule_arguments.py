@@ -49,6 +49,15 @@ BAD = [
     (lambda: rules.gap_aware(0.1, max_lr=0.0), "max_lr must be greater than 0"),
     (lambda: rules.gap_aware(0.1, tolerance=-1.0), "tolerance must not be negative"),
     (lambda: rules.dana(0.1, momentum=math.inf), "momentum must be a finite number"),
+    (
+        lambda: unchecked.Rule(0.1, "sgd"),
+        r"optimizer must be a tardigrad.rules.Optimizer, got 'sgd'",
+    ),
+    (lambda: unchecked.Rule(0.1, rules.Gap()), r"optimizer must be a .*Optimizer, got Gap\("),
+    (
+        lambda: unchecked.Rule(0.1, rules.Sgd(), rules.Sgd()),
+        "correction must .* got Sgd",
+    ),
     (lambda: tg.Rule(0.1, rules.Sgd(), ema=1.0), r"ema must be in \(0, 1\), got 1.0"),
     (lambda: tg.Rule(0.1, rules.Sgd(), clip_norm=0.0), "clip_norm must be greater than 0"),
 ]
@@ -69,6 +78,63 @@ def test_a_previous_step_that_nobody_keeps_is_refused(optimizer: rules.Optimizer
         tg.execute(tg.Schedule.from_order([0, 1], 2), task, rule)
     working = tg.Rule(0.1, optimizer, rules.Gap(step="tentative"))
     assert tg.execute(tg.Schedule.from_order([0, 1], 2), task, working).params.isfinite().all()
+
+
+class StepsAsIn01(rules.Sgd):
+    def step(  # type: ignore[override]
+        self, theta: Any, state: Any, owns: Any, slots: Any, signals: Any, now: Any
+    ) -> Any:
+        return theta, state, owns
+
+
+class StartsAsIn01(rules.Sgd):
+    def start(self, theta: Any) -> Any:  # type: ignore[override]
+        return rules.Nothing()
+
+
+class PeeksAsIn01(rules.Sgd):
+    def peek(self, state: Any, own: Any, grad: Any, now: Any) -> Any:  # type: ignore[override]
+        return grad
+
+
+class SendsAsIn01(rules.Sgd):
+    def send(self, theta: Any, state: Any, now: Any) -> Any:  # type: ignore[override]
+        return theta
+
+
+class Passing(rules.Sgd):
+    """However its methods are written, they take what comes."""
+
+    def step(self, theta: Any, *rest: Any) -> Any:
+        return super().step(theta, *rest)
+
+    def start(self, theta: Any, layout: Any = None) -> Any:
+        return super().start(theta, layout)
+
+    @staticmethod
+    def start_own(theta: Any, layout: Any) -> Any:
+        return rules.Nothing()
+
+
+@pytest.mark.parametrize(
+    ("part", "write"),
+    [
+        (StepsAsIn01, r"def step\(self, theta, state, owns, slots, signals, now, layout\)"),
+        (StartsAsIn01, r"def start\(self, theta, layout\)"),
+        (PeeksAsIn01, r"def peek\(self, theta, state, owns, slots, grads, now, layout\)"),
+        (SendsAsIn01, r"def send\(self, theta, state, now, gradients\)"),
+    ],
+)
+def test_a_part_written_for_another_version_is_told_what_to_change(part: Any, write: str) -> None:
+    with pytest.raises(ValueError, match=rf"{part.__name__}\.\w+ does not take .* {write}"):
+        tg.Rule(0.1, part())
+
+
+def test_a_part_may_take_what_it_is_called_with_in_its_own_way() -> None:
+    task = tg.FunctionTask(torch.ones(2), lambda view, worker, step: view)
+    schedule = tg.Schedule.from_order([0, 1], 2)
+    own, given = (tg.execute(schedule, task, tg.Rule(0.1, o)) for o in (Passing(), rules.Sgd()))
+    assert torch.equal(own.params, given.params)
 
 
 def test_a_list_will_do_for_betas() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tardigrad.runtime.standing import ShardStatus, Where
 
 import tardigrad as tg
 from tardigrad.cli import main
@@ -16,7 +17,6 @@ from tardigrad.experiment import Spec, compare_real, run_on_ray
 from tardigrad.experiment.real import message_s
 from tardigrad.recording.folder import RunFolder
 from tardigrad.runtime import Live
-from tardigrad.runtime.standing import ShardStatus, Where
 
 SPEC = """
 updates = 40

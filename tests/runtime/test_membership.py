@@ -9,15 +9,15 @@ import pytest
 import ray
 from in_process import Cluster, make_setup, same_state
 from run_checks import assert_nothing_lost_or_twice, assert_replays
+from tardigrad.runtime.log import Line, Story, read_log
+from tardigrad.runtime.membership import complete_membership, still_to_make
+from tardigrad.runtime.messages import Dropped, Event
+from tardigrad.runtime.recovery import Recovered
 
 import tardigrad as tg
 from tardigrad import rules
 from tardigrad.runtime import Change, train
 from tardigrad.runtime.driver import Driver
-from tardigrad.runtime.log import Line, Story, read_log
-from tardigrad.runtime.membership import complete_membership, still_to_make
-from tardigrad.runtime.messages import Dropped, Event
-from tardigrad.runtime.recovery import Recovered
 from tardigrad.tasks import TASKS
 
 TASK = TASKS["logistic_regression"](features=7, classes=3, train_size=100, validation=0)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from tardigrad.runtime.facts import check_facts, facts_of, policy_facts
+from tardigrad.runtime.server import digest
 
 import tardigrad as tg
 from tardigrad.core.used_code import used_code
 from tardigrad.runtime import replay
-from tardigrad.runtime.facts import check_facts, facts_of, policy_facts
-from tardigrad.runtime.server import digest
 from tardigrad.tasks import quadratic
 
 SCHEDULE = tg.Schedule.from_order([0, 1, 1, 0] * 5, 2)

@@ -9,16 +9,16 @@ import ray
 import torch
 from in_process import make_setup
 from run_checks import assert_replays
-
-import tardigrad as tg
-from tardigrad import rules
-from tardigrad.engine import Diverged
-from tardigrad.runtime import Crew, fail_at, read_record, replay, train
 from tardigrad.runtime.control import Refused
 from tardigrad.runtime.messages import PushHeader
 from tardigrad.runtime.setup import Life, Place
 from tardigrad.runtime.shard import ShardHost
 from tardigrad.runtime.standing import WorkerAddress
+
+import tardigrad as tg
+from tardigrad import rules
+from tardigrad.engine import Diverged
+from tardigrad.runtime import Crew, fail_at, read_record, replay, train
 from tardigrad.scheduling import size
 from tardigrad.tasks import TASKS
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import tardigrad as tg
 from tardigrad import rules
+from tardigrad.engine.shard import WORTH_FOLLOWING
 from tardigrad.policies import Policy
 from tardigrad.runtime import ActorPool, Change, train
 from tardigrad.tasks import TASKS, Task
@@ -90,6 +91,20 @@ def test_without_shared_memory_numbers_travel_through_sockets(
 ) -> None:
     task = tg.FunctionTask(torch.linspace(-1, 1, size), lambda view, worker, step: view + worker)
     run_and_replay(policy, "gap_aware", pool, updates=12, task=task, shared_memory=False)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "dana"])
+@pytest.mark.parametrize("policy", [tg.Async(), tg.SoftSync(groups=2)], ids=["one", "group"])
+def test_versions_made_where_workers_read_them_replay_bit_for_bit(
+    rule: str, policy: Policy, pool: ActorPool
+) -> None:
+    """Of shards so large that they are: θ itself, and what is sent in its place."""
+    task = tg.FunctionTask(torch.linspace(-1, 1, 2 * WORTH_FOLLOWING), stepping)
+    run_and_replay(policy, rule, pool, updates=24, task=task)
+
+
+def stepping(view: torch.Tensor, worker: int, step: int) -> torch.Tensor:
+    return torch.sin(view * (1 + worker)) + 0.01 * step
 
 
 def test_evaluations_are_of_exactly_those_versions(pool: ActorPool) -> None:

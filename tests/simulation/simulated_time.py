@@ -16,10 +16,10 @@ class SimulatedTime:
         self.random = random.Random(seed)
         self.now_s = 0.0
         self.story: list[str] = []
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, Callable[[], object]]] = []
         self._put = 0
 
-    def after(self, seconds: float, do: Callable[[], None]) -> None:
+    def after(self, seconds: float, do: Callable[[], object]) -> None:
         self._put += 1
         heapq.heappush(self._heap, (self.now_s + seconds, self._put, do))
 

@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 import pytest
-from transport_peers import Echo, open_files, until
+
+from tests.transport.transport_peers import Echo, open_files, until
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ import threading
 import numpy as np
 import pytest
 import torch
-from transport_peers import Client, Echo, until
 
 from tardigrad.transport.arena import PAGE, SharedSlot, SlotAddress
 from tardigrad.transport.buffers import (
@@ -18,6 +17,7 @@ from tardigrad.transport.buffers import (
     SlotOrArray,
     VersionBuffers,
 )
+from tests.transport.transport_peers import Client, Echo, until
 
 
 def test_a_version_made_in_its_place_is_not_copied() -> None:

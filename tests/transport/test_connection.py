@@ -8,11 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transport_peers import HOST, SECRET, Client, Echo, frame_bytes, open_files, until
 
 from tardigrad.transport.connection import Connection
-from tardigrad.transport.frames import DEFAULT_LIMITS, Limits
+from tardigrad.transport.frames import DEFAULT_LIMITS, TransportLimits
 from tardigrad.transport.listener import Listener
+from tests.transport.transport_peers import (
+    HOST,
+    SECRET,
+    Client,
+    Echo,
+    frame_bytes,
+    open_files,
+    until,
+)
 
 WAYS = pytest.mark.parametrize("near", [False, True], ids=["tcp", "unix"])
 
@@ -95,7 +103,7 @@ def test_nobody_waits_for_a_peer_that_does_not_read(echo: Echo, near: bool) -> N
     client.connection.close()
 
 
-def pair(limits: Limits = DEFAULT_LIMITS) -> tuple[Connection, socket.socket]:
+def pair(limits: TransportLimits = DEFAULT_LIMITS) -> tuple[Connection, socket.socket]:
     ours, theirs = socket.socketpair()
     return Connection(ours, limits, "the other end"), theirs
 
@@ -107,7 +115,7 @@ def pair(limits: Limits = DEFAULT_LIMITS) -> tuple[Connection, socket.socket]:
         (DEFAULT_LIMITS._replace(backlog_frames=5), 1_000_000),
     ],
 )
-def test_a_peer_that_is_too_far_behind_is_cut_off(limits: Limits, size: int) -> None:
+def test_a_peer_that_is_too_far_behind_is_cut_off(limits: TransportLimits, size: int) -> None:
     connection, peer = pair(limits)
     sent = 0
     while not connection.closed and sent < 1000:

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
-from transport_peers import Client, Echo, open_files, stranger, until
 
 from tardigrad.transport.listener import ListenerAddress
+from tests.transport.transport_peers import Client, Echo, open_files, stranger, until
 
 CROWD = """
 import resource, socket, sys
@@ -102,7 +101,7 @@ def test_a_listener_without_files_left_does_not_spin(monkeypatch: pytest.MonkeyP
 
 WITHOUT_FILES = """
 import resource, sys
-from transport_peers import Client, Echo, open_files, stranger, until
+from tests.transport.transport_peers import Client, Echo
 echo = Echo()
 inside = Client(echo.address)
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
@@ -117,7 +116,7 @@ def test_a_listener_that_has_run_out_of_files_serves_on_and_recovers() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", WITHOUT_FILES],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None

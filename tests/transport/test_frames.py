@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transport_peers import frame_bytes
 
 from tardigrad.transport.frames import (
     DEFAULT_LIMITS,
@@ -19,11 +18,12 @@ from tardigrad.transport.frames import (
     PREFIX,
     STRANGER,
     FrameError,
-    Limits,
     ReadFrame,
+    TransportLimits,
 )
 from tardigrad.transport.pool import ALIGNED, ArrayPool, PlaceArrays
 from tardigrad.transport.reader import BUFFER_BYTES, FrameReader
+from tests.transport.transport_peers import frame_bytes
 
 FLOATS = [0.1, -0.0, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan, 1 / 3]
 
@@ -31,13 +31,13 @@ FLOATS = [0.1, -0.0, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.n
 class Pipe:
     """Bytes in at one end, frames out at the other."""
 
-    def __init__(self, limits: Limits, place: PlaceArrays) -> None:
+    def __init__(self, limits: TransportLimits, place: PlaceArrays) -> None:
         self._in, self._out = socket.socketpair()
         self.reader = FrameReader(limits, place)
 
     def read(self, data: bytes, at_once: int = 1 << 15) -> list[ReadFrame]:
         """All of `data`, written a piece at a time, as a slow network would."""
-        out = []
+        out: list[ReadFrame] = []
         for at in range(0, len(data), at_once):
             piece = data[at : at + at_once]
             self._in.sendall(piece)

@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transport_peers import (
+
+from tardigrad.transport.connect import connect
+from tardigrad.transport.frames import DEFAULT_LIMITS, MARK, PREFIX
+from tardigrad.transport.handshake import HandshakeError, ListenerHandshake, PeerHandshake
+from tardigrad.transport.listener import Listener, ListenerAddress
+from tardigrad.transport.pool import ArrayPool
+from tardigrad.transport.reader import FrameReader
+from tests.transport.transport_peers import (
     HOST,
     SECRET,
     Client,
@@ -23,13 +30,6 @@ from transport_peers import (
     stranger,
     until,
 )
-
-from tardigrad.transport.connect import connect
-from tardigrad.transport.frames import DEFAULT_LIMITS, MARK, PREFIX
-from tardigrad.transport.handshake import HandshakeError, ListenerHandshake, PeerHandshake
-from tardigrad.transport.listener import Listener, ListenerAddress
-from tardigrad.transport.pool import ArrayPool
-from tardigrad.transport.reader import FrameReader
 
 
 @pytest.fixture
@@ -104,31 +104,31 @@ def test_a_proof_is_not_good_for_another_hello_or_listener(echo: Echo, guest: Cl
 
 
 class Impostor:
-    """Listens, and answers the proof with whatever `answer` makes of it."""
+    """Listens, and answers the proof with whatever `answer` makes of it and of a handshake."""
 
-    def __init__(self, answer: Any) -> None:
-        self._answer = answer
+    def __init__(self, answer: Any, secret: bytes = b"not the secret of the run") -> None:
+        self._answer, self._secret = answer, secret
         self._listening = socket.create_server((HOST, 0))
         self.address = ListenerAddress("tardigrad-of-another", *self._listening.getsockname())
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        handshake = ListenerHandshake(b"not the secret of the run", self.address.name)
+        handshake = ListenerHandshake(self._secret, self.address.name)
         peer, _ = self._listening.accept()
         self._listening.close()
         peer.sendall(frame_bytes(handshake.challenge()))
         proof = header_from(peer)
-        peer.sendall(frame_bytes(self._answer(proof)) + frame_bytes(["deliver"]))
+        peer.sendall(self._answer(handshake, proof) + frame_bytes(["deliver"], [np.zeros(3)]))
         all_of(peer)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda proof: ["welcome", secrets.token_hex(32)],
-        lambda proof: ["welcome", proof[3]],  # the peer's own words
-        lambda proof: ["welcome", ""],
-        lambda proof: ["deliver"],
+        lambda _, proof: frame_bytes(["welcome", secrets.token_hex(32)]),
+        lambda _, proof: frame_bytes(["welcome", proof[3]]),  # the peer's own words
+        lambda _, proof: frame_bytes(["welcome", ""]),
+        lambda _, proof: frame_bytes(["deliver"]),
     ],
 )
 def test_the_listener_must_prove_itself_too(answer: Any) -> None:
@@ -139,6 +139,29 @@ def test_the_listener_must_prove_itself_too(answer: Any) -> None:
             lambda *gone: came.append(gone), 30,
         )  # fmt: skip
     assert came == []
+
+
+def test_a_listener_that_has_proven_nothing_may_send_no_more_than_a_stranger() -> None:
+    asked: list[Any] = []
+
+    def place(header: list[Any], specs: Any) -> list[Any]:
+        asked.append(specs)
+        return ArrayPool()(header, specs)
+
+    liar = Impostor(lambda *_: frame_bytes(["welcome"], [np.zeros(100_000)]))
+    with pytest.raises((ConnectionError, TimeoutError)):
+        Client(liar.address, place=place, timeout_s=5.0)
+    assert asked == []
+
+
+def test_what_comes_together_with_the_welcome_is_heard() -> None:
+    true = Impostor(lambda handshake, proof: frame_bytes(handshake.check(proof)[1]), SECRET)
+    client = Client(true.address)
+    until(lambda: client.came)
+    ((header, (array,)),) = client.came
+    assert header == ["deliver"]
+    assert array.tolist() == [0.0, 0.0, 0.0]
+    client.connection.close()
 
 
 GARBAGE = {
@@ -245,7 +268,7 @@ def test_connecting_has_a_limit_and_says_what_it_waited_for() -> None:
 
 def test_addresses_are_plain_data() -> None:
     echo = Echo()
-    plain = list(echo.address)
+    plain: list[Any] = list(echo.address)
     assert [type(item) for item in plain] == [str, str, int]
     assert ListenerAddress(*plain) == echo.address
     assert echo.address.port > 0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tardigrad.transport.connect import connect
 from tardigrad.transport.connection import Connection, OnMessage
-from tardigrad.transport.frames import DEFAULT_LIMITS, Limits, frame_parts
+from tardigrad.transport.frames import DEFAULT_LIMITS, TransportLimits, frame_parts
 from tardigrad.transport.listener import Listener, ListenerAddress
 from tardigrad.transport.pool import PlaceArrays
 
@@ -36,7 +36,7 @@ def frame_bytes(header: list[Any], arrays: list[NDArray[Any]] | None = None) -> 
 class Echo:
     """A listener that sends every frame back, and remembers who came and went."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, host: str | None = HOST) -> None:
+    def __init__(self, limits: TransportLimits = DEFAULT_LIMITS, host: str | None = HOST) -> None:
         self.opened: list[tuple[Connection, list[Any]]] = []
         self.closed: list[tuple[Connection, str]] = []
         self.listener = Listener(
@@ -63,7 +63,7 @@ class Client:
         secret: bytes = SECRET,
         hello: list[Any] | None = None,
         place: PlaceArrays | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: TransportLimits = DEFAULT_LIMITS,
         timeout_s: float = 30.0,
         on_message: OnMessage | None = None,
     ) -> None:

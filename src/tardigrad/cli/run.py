@@ -59,7 +59,7 @@ def run(
     try:
         if on is Where.ray:
             with LiveTable(spec.updates) as table:
-                run_on_ray(spec, folder, address, resume, impose, table.show)
+                run_on_ray(spec, folder, address, resume, impose, table.show, say=tell)
         else:
             with closing(Watcher(file.stem)) as watcher:
                 run_spec(spec, folder, resume=resume, begin=watcher.begin, say=tell)

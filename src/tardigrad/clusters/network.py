@@ -50,8 +50,9 @@ class Network:
         latency_s · (1 + jitter · X) + model_bytes / (M · bandwidth_bytes_s)
 
     (X exponential, mean 1), and a pull rare_delay_s more with probability rare_probability.
-    Messages do not queue behind each other: bandwidth_bytes_s belongs to the pair (**choice**; a
-    link that all share is a smaller bandwidth).
+    Pairs do not queue behind each other: bandwidth_bytes_s belongs to the pair (**choice**; a link
+    that all share is a smaller bandwidth). What one sends the other arrives in order (**choice**,
+    as over a connection): a message that would overtake an earlier one arrives with it.
 
     Args:
         latency_s: seconds that even an empty message takes.
@@ -102,7 +103,8 @@ class Network:
 
 
 class Messages:
-    """One realisation of a network: a function of (worker, shard, sequence) alone."""
+    """One realisation of a network, a function of (worker, shard, sequence) alone: how long each
+    message takes by itself."""
 
     def __init__(self, network: Network, seed: int, workers: int, shards: int) -> None:
         self.network = network

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from tardigrad.clusters import Clockless, Cluster
 from tardigrad.core.checks import require
-from tardigrad.core.layout import Layout, Sharding
+from tardigrad.core.layout import Sharding
 from tardigrad.engine.exact import Exact
 from tardigrad.links import Link
 from tardigrad.policies import Policy
-from tardigrad.rules import Rule
+from tardigrad.rules import Rule, RuleState
 from tardigrad.scheduling import Recorder, Schedule, control
 from tardigrad.tasks import Task
 
@@ -58,7 +58,7 @@ class Lockstep(Exact):
         self.recorder.about = dict(about)
         self._begin(self.recorder, task, rule, sharding, measures)
         self._merged = {}
-        check_deviation(rule, link)
+        check_deviation(rule, link, self.shards[0].state)
         gate = link.realise(seed, self.shard_bytes)
         self.loop = control(
             policy, cluster, updates, seed, self.recorder, link, gate, self._deviation
@@ -211,11 +211,10 @@ class Lockstep(Exact):
         return held
 
 
-def check_deviation(rule: Rule, link: Link) -> None:
-    """A link that reads the deviation needs a rule that keeps one."""
-    any_state = rule.start(torch.zeros(1), Layout.flat(1))
+def check_deviation(rule: Rule, link: Link, state: RuleState) -> None:
+    """A link that reads the deviation needs a rule that keeps one; `state` is any of the rule's."""
     require(
-        not link.reads_deviation or rule.deviation(any_state) is not None,
+        not link.reads_deviation or rule.deviation(state) is not None,
         f"{type(link).__name__} decides by the gradient's deviation, and this rule keeps none: "
         "use the rule fasgd, or a link that reads no tensors, such as Every(pull=10)",
     )

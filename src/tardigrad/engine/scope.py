@@ -1,10 +1,10 @@
 """Whether shards may be cut as they are: what a rule looks at together must lie on one shard."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,18 @@ from torch import Tensor
 from tardigrad.core.checks import one_of, require
 from tardigrad.core.layout import Layout, Sharding
 from tardigrad.engine.kernels.graph import NotElementwise, Reduces, update_graph
-from tardigrad.rules import Correction, Nothing, Now, Optimizer, Peek, Push, Raw, Rule, Sgd, Signal
+from tardigrad.rules import (
+    Correction,
+    Nothing,
+    Now,
+    Optimizer,
+    Peek,
+    Push,
+    Rule,
+    Signal,
+    combine,
+    rate,
+)
 
 Part = Correction[Any, Any] | Optimizer[Any, Any]
 
@@ -76,25 +87,59 @@ _remembered = lru_cache(maxsize=256)(_found)
 def _alone(rule: Rule) -> Iterator[tuple[Part, Rule]]:
     """Each part that may be one for each parameter alone, beside an element-wise one."""
     if rule.correction.scope in (None, "parameter"):
-        yield rule.correction, replace(rule, optimizer=Sgd(0.5))
+        yield rule.correction, replace(rule, optimizer=_Keeps())
     if rule.optimizer.scope in (None, "parameter"):
-        yield rule.optimizer, replace(rule, correction=Raw())
-        yield rule.optimizer, replace(rule, correction=_Asks())
+        yield rule.optimizer, replace(rule, correction=_Asks(False))
+        yield rule.optimizer, replace(rule, correction=_Asks(True))
 
 
 @dataclass(frozen=True)
 class _Asks(Correction[Nothing, Nothing]):
-    """Uses what else an optimizer has."""
+    """Uses nothing of an optimizer but its step, or all that it has."""
+
+    all: bool
 
     def observe(
         self, state: Nothing, grad: Tensor, peek: Peek, now: Now, layout: Layout
     ) -> Nothing:
-        peek.tentative()
-        with suppress(ValueError):  # most keep no previous step
-            peek.previous()
+        if self.all:
+            peek.tentative()
+            with suppress(ValueError):  # most keep no previous step
+                peek.previous()
         return state
 
     def correct(
         self, theta: Tensor, state: Nothing, own: Nothing, push: Push, now: Now, layout: Layout
     ) -> tuple[Signal, Nothing]:
+        if not self.all:
+            return Signal(push.grad, push.grad), own
         return Signal(push.grad / push.staleness, push.grad, 1 / push.staleness), own
+
+
+class _Kept(NamedTuple):
+    step: Tensor
+
+
+@dataclass(frozen=True)
+class _Keeps(Optimizer[_Kept, Nothing]):
+    """Has all that a correction may use."""
+
+    def start(self, theta: Tensor, layout: Layout) -> _Kept:
+        return _Kept(torch.zeros_like(theta))
+
+    def step(
+        self,
+        theta: Tensor,
+        state: _Kept,
+        owns: Sequence[Nothing],
+        slots: Sequence[int],
+        signals: Sequence[Signal],
+        now: Now,
+        layout: Layout,
+    ) -> tuple[Tensor, _Kept, tuple[Nothing, ...]]:
+        signal = combine(signals)
+        theta = torch.addcmul(theta, signal.first, -rate(signal, now))
+        return theta, _Kept(signal.first + signal.raw), tuple(owns)
+
+    def previous(self, state: _Kept) -> Tensor:
+        return state.step

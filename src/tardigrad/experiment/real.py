@@ -36,6 +36,7 @@ def run_on_ray(
     impose: bool = False,
     watch: "Callable[[Live], None] | None" = None,
     pool: "ActorPool | None" = None,
+    say: Callable[[str], None] | None = None,
 ) -> Run:
     """Run the spec on real processes: as many workers as its cluster has, at their own speed.
 
@@ -74,9 +75,10 @@ def run_on_ray(
                     spec.checkpoint_every or 0,
                     resume=going_on and (path / RAY / "record.json").exists(),
                 ),
-                processes=Processes(address, pool),
+                processes=Processes(address, pool, sync_log=spec.sync_log),
                 scenario=Scenario(_timed(cluster)) if impose else None,
                 watch=watch,
+                say=say,
             )
         except (Diverged, KeyboardInterrupt) as stop:
             status = "diverged" if isinstance(stop, Diverged) else "stopped"

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import tomli_w
+import torch
 
 from tardigrad.clusters import CLUSTERS, Cluster
 from tardigrad.core.checks import count, require
+from tardigrad.core.layout import Layout
 from tardigrad.engine import Evaluation, Limits
 from tardigrad.engine.choose import Engine, Execution
 from tardigrad.engine.execute import prepare, prepare_together
@@ -84,8 +86,14 @@ class Spec:
     measures: tuple[str, ...] = ()
     """What is recorded of every applied gradient: of "gap" and "b_staleness"."""
 
+    sync_log: bool = False
+    """On Ray: logs survive loss of power, and other machines see them at once (needed on NFS)."""
+
     def __post_init__(self) -> None:
         count("updates", self.updates)
+        require(
+            isinstance(self.sync_log, bool), f"sync_log is true or false, got {self.sync_log!r}"
+        )
         count("seed", self.seed, least=0)
         count("shards", self.shards)
         for name, share in (("evaluate_every", 20), ("checkpoint_every", 10)):
@@ -95,7 +103,8 @@ class Spec:
         _ = self.evaluation, self.limits  # they check what they are made of
         policy, cluster, link = self.make_policy(), self.make_cluster(), self.make_link()
         check_control(policy, cluster, self.updates, self.seed, self.shards, link)
-        check_deviation(self.make_rule(), link)
+        rule = self.make_rule()
+        check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
         maker, args = STRUCTURE.choose(TASK, "task", self.task)
         STRUCTURE.arguments(maker, "task", args, self._fill())
 

@@ -55,9 +55,16 @@ class FenceShard(NamedTuple):
 
 
 class ReinstateShard(NamedTuple):
+    """It goes on from this version, and from this row."""
+
     shard: int
     epoch: int
     version: int
+    rows: int
+
+
+class OpenShard(NamedTuple):
+    """All know of this process: from now on it hears workers."""
 
 
 class HoldReleases(NamedTuple):
@@ -73,9 +80,11 @@ class SaveCut(NamedTuple):
 
 
 class TakeSnapshots(NamedTuple):
-    """Versions to evaluate, each told once. Those up to `done` have been, and are forgotten."""
+    """Versions to evaluate. Those up to `done` have been, and are forgotten; those up to `known`
+    are not told again."""
 
     done: int
+    known: int
 
 
 class FinishShard(NamedTuple):
@@ -93,6 +102,7 @@ ShardCall = (
     | LeaveWorker
     | FenceShard
     | ReinstateShard
+    | OpenShard
     | HoldReleases
     | SaveCut
     | TakeSnapshots

@@ -7,7 +7,9 @@ killed driver is replaced by another one.
 A shard is replaced in this order, which is what makes a process that was only thought dead
 harmless: the others are told to accept no more views of it (`FenceShard`), its log is read, the new
 process's log says how much of that counts, the others are told from where it goes on, and then the
-workers are. A worker that has heard what does not count begins another life.
+workers are. A worker that has heard what does not count begins another life. Only then does the new
+process hear workers (`OpenShard`): should it be replaced before all know where it began, then the
+next one begins at the same place, and nobody misses what was between.
 """
 
 from collections import Counter
@@ -36,6 +38,7 @@ from tardigrad.protocol.calls import (
     MakeWorkers,
     MeetShard,
     NextCut,
+    OpenShard,
     Outcome,
     Process,
     Recover,
@@ -149,6 +152,8 @@ class Coordinator:
         self._working: set[int] = set()
         """Those that were told to begin."""
         self._dead: dict[Process, str] = {}
+        self._made_again: set[Process] = set()
+        """Those of the dead that were made again and are not at work yet: they may die again."""
         self._deaths: Counter[Process] = Counter()
         self._holding = False
         self._to_change = sorted(self.changes, key=lambda change: change.at_update)
@@ -183,8 +188,9 @@ class Coordinator:
             recovered: RecoveredShards = yield Recover()
             if any(recovered.lost):
                 yield Tell(
-                    f"the ends of logs were lost with a machine: {sum(recovered.lost)} entries of "
-                    "the others that follow from them are void, and are done again"
+                    f"the logs' ends do not fit together: a machine has lost some, or another "
+                    f"driver's shards still write. {sum(recovered.lost)} entries that the others "
+                    "do not explain are void, and are done again"
                 )
             try:
                 yield from self._begin_from(recovered, epoch)
@@ -197,6 +203,7 @@ class Coordinator:
         for process in {*self._everyone(), *self._dead}:
             yield EndProcess(process)
         self._dead.clear()
+        self._made_again.clear()
         self._holding = False
 
     def _everyone(self) -> list[Process]:
@@ -215,11 +222,12 @@ class Coordinator:
         self._epochs = dict.fromkeys(range(self.shards), epoch)
         self._lives = {}
         self._working.clear()
-        versions = [session.version for session in sessions]
+        begins = [ReinstateShard(s, epoch, *_begin_of(sessions[s])) for s in range(self.shards)]
+        self._evaluated = min(self._evaluated, *(session.version for session in sessions))
+        self._snapshots.clear()
         yield from self._all(MakeShards(self._epochs, recovered, held=False))
-        yield from self._tell_shards(
-            lambda s: [ReinstateShard(t, epoch, versions[t]) for t in range(self.shards)]
-        )
+        yield from self._tell_shards(lambda s: begins)
+        yield from self._tell_shards(lambda s: [OpenShard()])
         self._lives = {worker: lives[worker] + 1 if recovered.begun else 0 for worker in members}
         yield from self._all(MakeWorkers(members, self.patience.replace_s))
         if recovered.begun:
@@ -289,8 +297,12 @@ class Coordinator:
         return False
 
     def _show(self, status: Sequence[Any], workers: dict[int, Any]) -> Steps[None]:
-        """Hand over versions that all shards have made; one that came back tells some again."""
-        found = yield from self._tell_shards(lambda s: [TakeSnapshots(self._evaluated)])
+        """Hand over versions that all shards have made."""
+        known = [
+            max([v for v, p in self._snapshots.items() if s in p], default=self._evaluated)
+            for s in range(self.shards)
+        ]
+        found = yield from self._tell_shards(lambda s: [TakeSnapshots(self._evaluated, known[s])])
         for shard, snapshots in enumerate(found):
             for one in snapshots:
                 if one.version > self._evaluated:
@@ -346,9 +358,14 @@ class Coordinator:
         """Take note of the dead, each once."""
         here = set(self._everyone())
         for process, why in found:
-            if process in here and process not in self._dead:
+            if process in here and (process not in self._dead or process in self._made_again):
+                self._made_again.discard(process)
                 self._dead[process] = why
                 self._deaths[process] += 1
+
+    def _no_longer_dead(self, process: Process) -> None:
+        self._dead.pop(process, None)
+        self._made_again.discard(process)
 
     def _mend(self) -> Steps[None]:
         """Bring back the dead, shards first, because workers need all of them."""
@@ -359,7 +376,7 @@ class Coordinator:
                 yield EndProcess(process)  # it may only have been out of reach
                 yield from self._replace_worker(process.number)
                 self.recoveries.append(str(process))
-            self._dead.pop(process, None)
+            self._no_longer_dead(process)
 
     def _tell_deaths(self) -> Steps[None]:
         for process, why in self._dead.items():
@@ -381,7 +398,9 @@ class Coordinator:
             fences = [FenceShard(shard, epoch) for shard, epoch in epochs.items()]
             yield from self._fence(fences, alive)
             recovered: RecoveredShards = yield Recover()
-            if any(recovered.lost[shard] for shard in alive):
+            if any(recovered.lost[shard] for shard in alive) or any(
+                recovered.sessions[shard].version < self._evaluated for shard in dead
+            ):
                 yield from self._begin_again()
             yield from self._put_in_place(dead, epochs, recovered)
 
@@ -392,17 +411,21 @@ class Coordinator:
         self, dead: Sequence[int], epochs: dict[int, int], recovered: RecoveredShards
     ) -> Steps[None]:
         self._epochs |= epochs
+        for parts in self._snapshots.values():  # its new process tells all again
+            for shard in dead:
+                parts.pop(shard, None)
         yield from self._all(MakeShards(epochs, recovered, self._holding))
         calls = [
-            ReinstateShard(shard, epoch, recovered.sessions[shard].version)
+            ReinstateShard(shard, epoch, *_begin_of(recovered.sessions[shard]))
             for shard, epoch in epochs.items()
         ]
         yield from self._tell_shards(lambda s: calls)
         for shard in dead:
-            del self._dead[Process("shard", shard)]
-            self.recoveries.append(f"shard {shard}")
-        for shard in dead:
             yield from self._introduce(shard, recovered.sessions[shard].beginning(epochs[shard]))
+        yield from self._tell_shards(lambda s: [OpenShard()], dead)
+        for shard in dead:
+            self._no_longer_dead(Process("shard", shard))
+            self.recoveries.append(f"shard {shard}")
 
     def _introduce(self, shard: int, began: dict[int, Any]) -> Steps[None]:
         """Tell the workers of a shard's new process. Those that cannot go on begin another life."""
@@ -420,10 +443,11 @@ class Coordinator:
                 self._mourn([Dead(process, why)])
 
     def _begin_again(self) -> Steps[None]:
-        """What a shard had released was lost with its log's end, and others went on from there."""
+        """What a shard had released was lost with its log's end, and others went on from there; or
+        it was evaluated, and has to be again, of which the others hold no numbers any more."""
         yield Tell(
-            "the end of a log was lost with a machine, and the others had gone on from it: all "
-            "shards begin again from what the logs explain (a synced log does not lose its end)"
+            "the end of a log was lost with a machine, and had consequences: all shards begin "
+            "again from what the logs explain (a synced log does not lose its end)"
         )
         yield from self._end_all()
         yield from self._begin()
@@ -432,6 +456,7 @@ class Coordinator:
     def _replace_worker(self, worker: int) -> Steps[None]:
         self._lives[worker] += 1
         self._working.discard(worker)
+        self._made_again.add(Process("worker", worker))
         (outcome,) = yield MakeWorkers([worker], self.patience.replace_s)
         if isinstance(outcome, Dead):
             yield from self._give_up(worker, outcome.why)
@@ -455,7 +480,8 @@ class Coordinator:
             for shard in half.missing:
                 lost[shard].append(half.push)
         yield from self._all_at_once(lambda s: LeaveWorker(worker, tuple(lost[s])))
-        del self._lives[worker]
+        self._gone(worker)
+        yield from self._go_on()
 
     # Joining and leaving.
 
@@ -474,6 +500,7 @@ class Coordinator:
         self._next_worker += 1
         self._lives[worker] = 0
         yield from self._all_at_once(lambda s: JoinWorker(worker, 0))
+        yield from self._go_on()
         heard = (-1,) * self.shards
         epochs = tuple(self._epochs[shard] for shard in range(self.shards))
         yield from self._let_begin(WorkerStart(worker, 0, 0, NO_ROW, heard, epochs))
@@ -489,13 +516,20 @@ class Coordinator:
             if self._dead:
                 raise _Unreachable
         yield from self._all_at_once(lambda s: LeaveWorker(worker))
-        del self._lives[worker]
-        self._dead.pop(who, None)
+        self._gone(worker)
         yield EndProcess(who)
+        yield from self._go_on()
+
+    def _gone(self, worker: int) -> None:
+        del self._lives[worker]
+        self._no_longer_dead(Process("worker", worker))
 
     def _all_at_once(self, call: Callable[[int], ShardCall]) -> Steps[None]:
         """The same event at every shard, with no release in between: nobody sees it half done. A
-        shard that dies meanwhile is brought back, and all are told again what they may know."""
+        shard that dies meanwhile is brought back, and all are told again what they may know.
+
+        The caller takes note that all know it, and then lets releases go on: whoever dies of those
+        that are told so, it has happened."""
         self._holding = True
         while self._holding:
             try:
@@ -508,6 +542,8 @@ class Coordinator:
                     raise
                 self._mourn((yield Watch(self.patience.poll_s / 10)))
                 yield from self._tell_deaths()
+
+    def _go_on(self) -> Steps[None]:
         yield from self._tell_shards(lambda s: [HoldReleases(False)])
 
     # Asking.
@@ -536,6 +572,8 @@ class Coordinator:
         return self._answers(outcomes)
 
     def _all(self, effect: MakeShards | MakeWorkers) -> Steps[None]:
+        if isinstance(effect, MakeShards):
+            self._made_again.update(Process("shard", shard) for shard in effect.epochs)
         outcomes = yield effect
         self._answers(outcomes)
 
@@ -545,6 +583,10 @@ class Coordinator:
             self._mourn(dead)
             raise _Unreachable
         return [outcome.value for outcome in outcomes if isinstance(outcome, Answer)]
+
+
+def _begin_of(session: ShardSession) -> tuple[int, int]:
+    return session.version, session.rows_given
 
 
 def _still_to_make(

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 NO_ROW = -1
 
+NOT_FINITE = "not finite"
+"""Why a gradient is dropped that its worker has not sent, because it was NaN or infinite."""
+
 
 class PushHeader(NamedTuple):
     """The header of a gradient. It always travels, with or without numbers behind it."""
@@ -187,6 +190,8 @@ class Reinstated(NamedTuple):
     shard: int
     epoch: int
     version: int
+    rows: int
+    """How many rows it has given so far (shard 0); so many of its predecessor's count."""
 
 
 Event = Came | Rang | Joined | Left | Replaced | Completed | RowLost | Fenced | Reinstated

@@ -24,6 +24,7 @@ from tardigrad.policies import Arrival, Policy
 from tardigrad.protocol.gates import ShardGate
 from tardigrad.protocol.messages import (
     NO_ROW,
+    NOT_FINITE,
     Applied,
     Came,
     Completed,
@@ -50,7 +51,6 @@ from tardigrad.protocol.messages import (
 from tardigrad.protocol.shard import ShardControl, ShardOutputs
 from tardigrad.protocol.worker_session import ShardBeginning
 
-NOT_FINITE = "not finite"
 LOST = "lost with its worker"
 
 WINDOW = 3
@@ -133,8 +133,8 @@ class ShardSession:
         """How many releases that are kept a version stands in: it may still be computed at."""
         self._fences = [0] * shards
         """The lowest epoch of each shard whose views count;"""
-        self._begun: list[list[tuple[int, int]]] = [[] for _ in range(shards)]
-        """of an earlier one those up to where each later (epoch, version) began."""
+        self._begun: list[list[Reinstated]] = [[] for _ in range(shards)]
+        """of an earlier one those up to where each later one began."""
         self._given: dict[int, tuple[int, int]] = {}
         self._next_row = 0
         self._decided: list[Decision] = []
@@ -165,6 +165,10 @@ class ShardSession:
     def done(self) -> bool:
         return self.control.done
 
+    @property
+    def rows_given(self) -> int:
+        return self._next_row
+
     # What comes in.
 
     def admit(self, message: FromWorker) -> Admission:
@@ -183,12 +187,14 @@ class ShardSession:
         return Admission.NEW
 
     def _counts(self, push: PushHeader) -> bool:
-        """Whether its view is one that shards stand by."""
+        """Whether its view and its row are such that shards stand by them."""
         for shard, (epoch, version) in enumerate(zip(push.epochs, push.read, strict=True)):
             if epoch < self._fences[shard]:
-                later = [begun for begun in self._begun[shard] if begun[0] > epoch]
-                there = any(begun[0] == self._fences[shard] for begun in later)
-                if not there or version > min(begun[1] for begun in later):
+                later = [begun for begun in self._begun[shard] if begun.epoch > epoch]
+                there = any(begun.epoch == self._fences[shard] for begun in later)
+                if not there or version > min(begun.version for begun in later):
+                    return False
+                if shard == 0 and push.row >= min(begun.rows for begun in later):
                     return False
         return True
 
@@ -255,15 +261,11 @@ class ShardSession:
                 decided.append(Dropped(header.row, LOST))
             case Fenced(shard, epoch):
                 self._fences[shard] = max(epoch, self._fences[shard])
-            case Reinstated(shard, epoch, version):
-                self.reinstate(shard, epoch, version)
+            case Reinstated(shard, epoch):
+                self._fences[shard] = max(epoch, self._fences[shard])
+                if event not in self._begun[shard]:
+                    self._begun[shard].append(event)
         return decided
-
-    def reinstate(self, shard: int, epoch: int, version: int) -> None:
-        """The process of this epoch goes on from a version."""
-        self._fences[shard] = max(epoch, self._fences[shard])
-        if (epoch, version) not in self._begun[shard]:
-            self._begun[shard].append((epoch, version))
 
     def _came(self, message: FromWorker, now_s: float) -> None:
         channel = self.channels[message.worker]
@@ -293,12 +295,13 @@ class ShardSession:
 
     def _pushed(self, push: PushHeader, channel: WorkerChannel, now_s: float) -> None:
         channel.step, channel.last = push.step, push
-        channel.answered_from = channel.sequence + 1
         if not push.finite:
-            # The policy never hears of it: the worker tries its next batch at the same view.
+            # The policy never hears of it: the worker tries its next batch at the same view. Nor is
+            # it answered by a release; another life begins at the one that this life began at.
             self._decided.append(Dropped(push.row, NOT_FINITE))
             self._give_row(push.worker, channel)
             return
+        channel.answered_from = channel.sequence + 1
         arrival = Arrival(push.row, push.worker, push.step, push.stamp, push.read[self.shard])
         applied = push if self.gate is None else self.gate.arrive(push)
         if self.done or applied is None:

@@ -270,7 +270,11 @@ class WorkerSession:
             or channel.newest > began.version
         ):
             return False
-        channel.epoch = began.epoch
+        # All it has from this shard is what the new process has too.
+        channel.epoch = channel.have_epoch = began.epoch
+        if self._begun is not None:
+            epochs = (*self._begun.epochs[:shard], began.epoch, *self._begun.epochs[shard + 1 :])
+            self._begun = self._begun._replace(epochs=epochs)
         for _, payload, _ in channel.early.values():
             self._discard(payload)
         channel.early.clear()

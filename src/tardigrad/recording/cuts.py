@@ -26,8 +26,18 @@ class CutPlace(NamedTuple):
     size: int
 
 
-def cut_name(number: int, shard: int) -> str:
-    return f"cuts/{number:06d}/shard-{shard}.safetensors"
+class FoundCut(NamedTuple):
+    names: list[str]
+    """The files, by shard;"""
+    positions: list[int]
+    """and how many entries each shard had behind it."""
+    unsent: str | None = None
+    """The file of what workers held to be merged into later pushes, if they held anything."""
+
+
+def cut_name(number: int, shard: int, epoch: int) -> str:
+    """The epoch tells two drivers' cuts apart, should both give theirs the same number."""
+    return f"cuts/{number:06d}/shard-{shard}.{epoch:08d}.safetensors"
 
 
 def finish_cut(
@@ -38,9 +48,13 @@ def finish_cut(
 ) -> None:
     """unsent: by row, what each worker holds to be merged into a later push. It cannot be computed
     again from the cut, which has not the versions that it was computed at."""
+    about: dict[str, object] = {"places": places}
     if any(unsent):
-        disk.replace(_unsent_name(number), _unsent_bytes(unsent))
-    disk.replace(_about(number), json.dumps({"places": places}).encode())
+        # The epoch tells two drivers' cuts apart here too.
+        name = f"cuts/{number:06d}/unsent.{max(places).epoch:08d}.safetensors"
+        disk.replace(name, _unsent_bytes(unsent))
+        about["unsent"] = name
+    disk.create(_about(number), json.dumps(about).encode())
     for old in cut_numbers(disk)[:-KEEP]:
         disk.remove(_about(old))
         disk.remove(f"cuts/{old:06d}/")
@@ -52,18 +66,22 @@ def next_cut(disk: Disk) -> int:
     return 1 + max((int(name.split("/")[1]) for name in names), default=-1)
 
 
-def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> tuple[int, list[int]] | None:
-    """The newest cut that the logs reach, and how many entries each shard had behind it."""
+def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> FoundCut | None:
+    """The newest cut that the logs reach."""
     for number in reversed(cut_numbers(disk)):
         data = disk.read(_about(number))
-        places = [CutPlace(*place) for place in json.loads(data)["places"]] if data else []
+        if data is None:  # another driver has just removed it, because it has newer ones
+            continue
+        about = json.loads(data)
+        places = [CutPlace(*place) for place in about["places"]]
         positions = [
             story.position(place.epoch, place.size)
             for story, place in zip(stories, places, strict=True)
         ]
         known = [position for position in positions if position is not None]
         if len(known) == len(stories):
-            return number, known
+            names = [cut_name(number, shard, place.epoch) for shard, place in enumerate(places)]
+            return FoundCut(names, known, about.get("unsent"))
     return None
 
 
@@ -72,11 +90,10 @@ def cut_numbers(disk: Disk) -> list[int]:
     return [int(name.split("/")[1]) for name in disk.names("cuts/") if name.endswith("/cut.json")]
 
 
-def read_unsent(disk: Disk, number: int) -> dict[int, WholeGradient]:
-    name = _unsent_name(number)
+def read_unsent(disk: Disk, name: str) -> dict[int, WholeGradient]:
     data = disk.read(name)
     if data is None:
-        return {}
+        raise ValueError(f"{name} is missing, although its cut is whole")
     tensors, facts = checkpoint_from_bytes(data, name)
     return {
         int(row): WholeGradient(
@@ -95,10 +112,6 @@ def _unsent_bytes(unsent: Sequence[Mapping[int, WholeGradient]]) -> bytes:
             tensors |= {f"{row}.buffers.{i}": b for i, b in enumerate(gradient.buffers)}
             counts[str(row)] = len(gradient.buffers)
     return checkpoint_bytes(tensors, {"buffers": counts})
-
-
-def _unsent_name(number: int) -> str:
-    return f"cuts/{number:06d}/unsent.safetensors"
 
 
 def _about(number: int) -> str:

@@ -5,6 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
+LATE = ("nfs", "cifs", "smb", "fuse.sshfs")
+"""File systems, by how their names begin, whose other machines see writes late."""
+
 
 class Disk(Protocol):
     """Names are relative, with `/` between folders."""
@@ -121,3 +124,18 @@ class FolderDisk:
             os.fsync(file)
         finally:
             os.close(file)
+
+
+def file_system(folder: Path) -> str:
+    """The kind of file system that a folder is on; "" where that cannot be known."""
+    try:
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    path, found, longest = folder.resolve(), "", -1
+    for line in lines:
+        _, place, kind, *_ = line.split(" ")
+        mounted = Path(place.replace("\\040", " "))
+        if path.is_relative_to(mounted) and len(mounted.parts) >= longest:
+            found, longest = kind, len(mounted.parts)
+    return found

@@ -1,10 +1,10 @@
 """From the shards' logs to one Schedule.
 
-Each log is in order; between them only causes count: an update comes after every version that its
-gradients had read. Among what may come next, the earliest by the shards' clocks does, so that the
-order is the one that happened wherever clocks agree. Joins and leaves stand in every log; they come
-when all logs have reached them (releases are held around them, so none has to wait for a
-consequence of itself).
+Each log is in order; between them only causes count: a gradient comes after every version that it
+had read, and after shard 0 has given its row. Among what may come next, the earliest by the shards'
+clocks does, so that the order is the one that happened wherever clocks agree. Joins and leaves
+stand in every log; they come when all logs have reached them (releases are held around them, so
+none has to wait for a consequence of itself).
 """
 
 import math
@@ -39,10 +39,14 @@ class Merged(NamedTuple):
 class LogMerger:
     """Steps through the logs in an order in which they could have happened."""
 
-    def __init__(self, logs: Sequence[Sequence[LogEntry]], versions: Sequence[int]) -> None:
+    def __init__(
+        self, logs: Sequence[Sequence[LogEntry]], versions: Sequence[int], rows: int
+    ) -> None:
         self.logs = logs
         self.position = [0] * len(logs)
         self.versions = list(versions)
+        self.rows = rows
+        """Given so far."""
 
     def next(self) -> list[int]:
         """The shards whose next entry comes now: one, or all for a join or a leave; [] at the end.
@@ -70,6 +74,7 @@ class LogMerger:
     def advance(self, shard: int) -> None:
         decided = self.entry(shard).decided
         self.versions[shard] += sum(isinstance(d, Applied) for d in decided)
+        self.rows += sum(isinstance(d, RowGiven) for d in decided)
         self.position[shard] += 1
 
     @property
@@ -77,9 +82,10 @@ class LogMerger:
         return all(p == len(logs) for p, logs in zip(self.position, self.logs, strict=True))
 
     def _caused(self, entry: LogEntry) -> bool:
-        push = pushed(entry)
-        return push is None or all(
-            version <= here for version, here in zip(push.read, self.versions, strict=True)
+        push = entry.event.header if isinstance(entry.event, RowLost) else pushed(entry)
+        return push is None or (
+            push.row < self.rows
+            and all(version <= here for version, here in zip(push.read, self.versions, strict=True))
         )
 
 
@@ -104,7 +110,7 @@ def merge(stories: Sequence[ShardStory], workers: int, gated: bool = False) -> M
     origin_s = min((push.start_s for push in pushes.values()), default=0.0)
     recorder.start_s = [max(0.0, start_s - origin_s) for start_s in recorder.start_s]
     recorder.end_s = [end_s - origin_s for end_s in recorder.end_s]
-    merger = LogMerger([story.entries for story in stories], [0] * len(stories))
+    merger = LogMerger([story.entries for story in stories], [0] * len(stories), workers)
     losses: list[float] = []
     merged: dict[int, tuple[int, ...]] = {}
     """The rows that went with each row to shard 0."""

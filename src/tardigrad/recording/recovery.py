@@ -16,7 +16,7 @@ from tardigrad.engine.checkpoint import checkpoint_from_bytes
 from tardigrad.protocol.log import LogEntry
 from tardigrad.protocol.messages import Event, Joined, Left, PushHeader, RowLost
 from tardigrad.protocol.shard_session import ShardSession
-from tardigrad.recording.cuts import cut_name, newest_cut, read_unsent
+from tardigrad.recording.cuts import newest_cut, read_unsent
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
 from tardigrad.recording.merge import LogMerger, pushed
@@ -53,11 +53,11 @@ class RecoveredRun:
         self._complete_membership()
         self.replicas = [ShardReplica(setup, shard) for shard in shards]
         found = newest_cut(disk, self.stories)
-        positions = [0] * setup.shards if found is None else found[1]
+        positions = [0] * setup.shards if found is None else found.positions
         for shard, replica in enumerate(self.replicas):
             replica.refeed(self.stories[shard].entries[: positions[shard]])
             if found is not None:
-                name = cut_name(found[0], shard)
+                name = found.names[shard]
                 data = disk.read(name)
                 if data is None:
                     raise ValueError(f"{name} is missing, although its cut is whole")
@@ -69,10 +69,11 @@ class RecoveredRun:
         """Headers that some shards have and others have not, and the shards that have them."""
         self._gradients: dict[int, WholeGradient] = {}
         """Of those, and of rows that wait to be merged into a later push."""
-        if found is not None:
-            self._gradients.update(read_unsent(disk, found[0]))
+        if found is not None and found.unsent is not None:
+            self._gradients.update(read_unsent(disk, found.unsent))
         logs = [s.entries[p:] for s, p in zip(self.stories, positions, strict=True)]
-        self._merger = LogMerger(logs, [replica.shard.version for replica in self.replicas])
+        versions = [replica.shard.version for replica in self.replicas]
+        self._merger = LogMerger(logs, versions, self.replicas[0].session.rows_given)
         threads = torch.get_num_threads()
         torch.set_num_threads(setup.threads)
         try:
@@ -162,6 +163,11 @@ class RecoveredRun:
 
     def _complete(self, shard: int, entry: LogEntry, again: LogEntry) -> None:
         """With the deviations, of an entry that was added here without numbers."""
+        if entry.deviations and entry.deviations != again.deviations:
+            raise ValueError(
+                f"shard {shard}'s log, {entry.event}: executed again its deviations are "
+                f"{again.deviations}, the log says {entry.deviations}"
+            )
         for at, added in enumerate(self.added[shard]):
             if added is entry:
                 self.added[shard][at] = again

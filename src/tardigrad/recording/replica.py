@@ -161,8 +161,7 @@ class ShardReplica:
             each = len(buffers) // gradients
             for at in range(0, len(buffers), each or 1):
                 self.buffers = self._fold(self.buffers, buffers[at : at + each])
-        place = self.place() if shard.theta is shard.sent else None
-        shard.apply(arrived, applied.scale, place)
+        shard.apply(arrived, applied.scale, self.place())
         kept = self.keep(shard.version, shard.sent)
         if shard.theta is shard.sent:
             shard.theta = kept

@@ -23,24 +23,22 @@ from tardigrad.rules.dana import Dana
 from tardigrad.rules.delay import DelayCompensation
 from tardigrad.rules.fasgd import Fasgd
 from tardigrad.rules.gap import Gap
-from tardigrad.rules.rmsprop import RmsProp
-from tardigrad.rules.rule import (
+from tardigrad.rules.parts import (
     Correction,
     Nothing,
     Now,
     Optimizer,
     Peek,
     Push,
-    Raw,
-    Rule,
-    RuleOwn,
-    RuleState,
     Scope,
     Signal,
     combine,
     mean,
     rate,
 )
+from tardigrad.rules.raw import Raw
+from tardigrad.rules.rmsprop import RmsProp
+from tardigrad.rules.rule import Rule, RuleOwn, RuleState
 from tardigrad.rules.sgd import Sgd
 from tardigrad.rules.staleness import ExponentialPenalty, StalenessAware
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from tardigrad.core.checks import positive
-from tardigrad.rules.rule import Nothing, Now, Optimizer, Signal, combine, rate
+from tardigrad.core.layout import Layout
+from tardigrad.rules.parts import Nothing, Now, Optimizer, Signal, combine, rate
 
 
 class AdaGradState(NamedTuple):
@@ -25,11 +26,12 @@ class AdaGrad(Optimizer[AdaGradState, Nothing]):
     eps: float = 1e-10
 
     takes_means = True
+    adds = True
 
     def __post_init__(self) -> None:
         positive("eps", self.eps)
 
-    def start(self, theta: Tensor) -> AdaGradState:
+    def start(self, theta: Tensor, layout: Layout) -> AdaGradState:
         return AdaGradState(torch.zeros_like(theta))
 
     def step(
@@ -40,10 +42,11 @@ class AdaGrad(Optimizer[AdaGradState, Nothing]):
         slots: Sequence[int],
         signals: Sequence[Signal],
         now: Now,
+        layout: Layout,
     ) -> tuple[Tensor, AdaGradState, tuple[Nothing, ...]]:
         signal = combine(signals)
         square_sum = torch.addcmul(state.square_sum, signal.raw, signal.raw)
         denominator = square_sum.sqrt().add(self.eps)
         step = (-rate(signal, now) * signal.first) / denominator
-        theta = torch.add(theta, step, out=now.out)
+        theta = torch.add(theta, step)
         return theta, AdaGradState(square_sum), tuple(owns)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from tardigrad.core.checks import fraction, positive, require
-from tardigrad.rules.rule import Nothing, Now, Optimizer, Signal, combine, rate
+from tardigrad.core.layout import Layout
+from tardigrad.rules.parts import Nothing, Now, Optimizer, Signal, combine, rate
 
 
 class AdamState(NamedTuple):
@@ -28,6 +29,7 @@ class Adam(Optimizer[AdamState, Nothing]):
     eps: float = 1e-8
 
     takes_means = True
+    adds = True
 
     def __post_init__(self) -> None:
         require(
@@ -39,7 +41,7 @@ class Adam(Optimizer[AdamState, Nothing]):
         fraction("betas[1]", self.betas[1])
         positive("eps", self.eps)
 
-    def start(self, theta: Tensor) -> AdamState:
+    def start(self, theta: Tensor, layout: Layout) -> AdamState:
         return AdamState(torch.zeros_like(theta), torch.zeros_like(theta))
 
     def host(self, count: int) -> tuple[float, ...]:
@@ -53,6 +55,7 @@ class Adam(Optimizer[AdamState, Nothing]):
         slots: Sequence[int],
         signals: Sequence[Signal],
         now: Now,
+        layout: Layout,
     ) -> tuple[Tensor, AdamState, tuple[Nothing, ...]]:
         signal = combine(signals)
         mean_bias, root_bias = now.optimizer
@@ -63,5 +66,5 @@ class Adam(Optimizer[AdamState, Nothing]):
         denominator = (mean_square.sqrt() / root_bias).add(self.eps)
         # torch's addcdiv(value=) multiplies first and divides then; so do we, to the bit.
         step = (-(rate(signal, now) / mean_bias) * mean) / denominator
-        theta = torch.add(theta, step, out=now.out)
+        theta = torch.add(theta, step)
         return theta, AdamState(mean, mean_square), tuple(owns)

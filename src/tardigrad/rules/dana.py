@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from tardigrad.core.checks import number
-from tardigrad.rules.rule import Now, Optimizer, Signal, combine, rate
+from tardigrad.core.layout import Layout
+from tardigrad.rules.parts import Now, Optimizer, Signal, combine, rate
 
 
 class DanaState(NamedTuple):
@@ -39,13 +40,15 @@ class Dana(Optimizer[DanaState, DanaOwn]):
 
     momentum: float = 0.9
 
+    adds = True
+
     def __post_init__(self) -> None:
         number("momentum", self.momentum)
 
-    def start(self, theta: Tensor) -> DanaState:
+    def start(self, theta: Tensor, layout: Layout) -> DanaState:
         return DanaState(torch.zeros_like(theta))
 
-    def start_own(self, theta: Tensor) -> DanaOwn:
+    def start_own(self, theta: Tensor, layout: Layout) -> DanaOwn:
         return DanaOwn(torch.zeros_like(theta))
 
     def step(
@@ -56,6 +59,7 @@ class Dana(Optimizer[DanaState, DanaOwn]):
         slots: Sequence[int],
         signals: Sequence[Signal],
         now: Now,
+        layout: Layout,
     ) -> tuple[Tensor, DanaState, tuple[DanaOwn, ...]]:
         rows, total, steps = list(owns), state.velocity_sum, []
         for slot, signal in zip(slots, signals, strict=True):

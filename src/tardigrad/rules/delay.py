@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tardigrad.core.checks import fraction, not_negative, one_of
 from tardigrad.core.layout import Layout
-from tardigrad.rules.rule import Correction, Now, Peek, Push, Signal
+from tardigrad.rules.parts import Correction, Now, Peek, Push, Signal
 
 MEAN_SQUARE_EPS = 1e-7
 

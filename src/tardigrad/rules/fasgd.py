@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tardigrad.core.checks import fraction, one_of, positive
 from tardigrad.core.layout import Layout
-from tardigrad.rules.rule import Correction, Nothing, Now, Peek, Push, Signal
+from tardigrad.rules.parts import Correction, Nothing, Now, Peek, Push, Signal
 
 MAGNITUDE_OFFSET = 0.001
 

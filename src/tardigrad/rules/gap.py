@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tardigrad.core.checks import not_negative, one_of, positive
 from tardigrad.core.layout import Layout
-from tardigrad.rules.rule import Correction, Nothing, Now, Peek, Push, Scope, Signal
+from tardigrad.rules.parts import Correction, Nothing, Now, Peek, Push, Scope, Signal
 
 DECAY = 0.999
 EPS = 1e-8

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from tardigrad.core.checks import fraction, number, positive
-from tardigrad.rules.rule import Nothing, Now, Optimizer, Signal, combine, rate
+from tardigrad.core.layout import Layout
+from tardigrad.rules.parts import Nothing, Now, Optimizer, Signal, combine, rate
 
 
 class RmsPropState(NamedTuple):
@@ -30,13 +31,14 @@ class RmsProp(Optimizer[RmsPropState, Nothing]):
     momentum: float = 0.0
 
     takes_means = True
+    adds = True
 
     def __post_init__(self) -> None:
         fraction("alpha", self.alpha)
         positive("eps", self.eps)
         number("momentum", self.momentum)
 
-    def start(self, theta: Tensor) -> RmsPropState:
+    def start(self, theta: Tensor, layout: Layout) -> RmsPropState:
         velocity = (torch.zeros_like(theta),) if self.momentum else ()
         return RmsPropState(torch.zeros_like(theta), velocity)
 
@@ -48,6 +50,7 @@ class RmsProp(Optimizer[RmsPropState, Nothing]):
         slots: Sequence[int],
         signals: Sequence[Signal],
         now: Now,
+        layout: Layout,
     ) -> tuple[Tensor, RmsPropState, tuple[Nothing, ...]]:
         signal = combine(signals)
         lr = rate(signal, now)
@@ -56,10 +59,10 @@ class RmsProp(Optimizer[RmsPropState, Nothing]):
         )
         denominator = mean_square.sqrt().add(self.eps)
         if not self.momentum:
-            theta = torch.add(theta, (-lr * signal.first) / denominator, out=now.out)
+            theta = torch.add(theta, (-lr * signal.first) / denominator)
             return theta, RmsPropState(mean_square, ()), tuple(owns)
         velocity = state.velocity[0].mul(self.momentum) + signal.first / denominator
-        theta = torch.addcmul(theta, velocity, -lr, out=now.out)
+        theta = torch.addcmul(theta, velocity, -lr)
         return theta, RmsPropState(mean_square, (velocity,)), tuple(owns)
 
     def previous(self, state: RmsPropState) -> Tensor:

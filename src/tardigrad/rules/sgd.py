@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from tardigrad.core.checks import number, require
-from tardigrad.rules.rule import Nothing, Now, Optimizer, Signal, combine, mean, rate
+from tardigrad.core.layout import Layout
+from tardigrad.rules.parts import Nothing, Now, Optimizer, Signal, combine, mean, rate
 
 
 class SgdState(NamedTuple):
@@ -46,7 +47,7 @@ class Sgd(Optimizer[SgdState, Nothing]):
     def has_velocity(self) -> bool:
         return self.keep_velocity or self.momentum != 0
 
-    def start(self, theta: Tensor) -> SgdState:
+    def start(self, theta: Tensor, layout: Layout) -> SgdState:
         return SgdState((torch.zeros_like(theta),) if self.has_velocity else ())
 
     def step(
@@ -57,6 +58,7 @@ class Sgd(Optimizer[SgdState, Nothing]):
         slots: Sequence[int],
         signals: Sequence[Signal],
         now: Now,
+        layout: Layout,
     ) -> tuple[Tensor, SgdState, tuple[Nothing, ...]]:
         signal = combine(signals)
         direction = signal.first
@@ -66,16 +68,18 @@ class Sgd(Optimizer[SgdState, Nothing]):
             direction = (
                 torch.add(direction, velocity, alpha=self.momentum) if self.nesterov else velocity
             )
-        theta = torch.addcmul(theta, direction, -rate(signal, now), out=now.out)
+        theta = torch.addcmul(theta, direction, -rate(signal, now))
         return theta, state, tuple(owns)
 
     def peek(
         self,
+        theta: Tensor,
         state: SgdState,
         owns: Sequence[Nothing],
         slots: Sequence[int],
         grads: Sequence[Tensor],
         now: Now,
+        layout: Layout,
     ) -> Tensor:
         """γ v + g, the heavy-ball step, under Nesterov too."""
         grad = mean(grads)

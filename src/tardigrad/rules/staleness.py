@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tardigrad.core.checks import not_negative, one_of
 from tardigrad.core.layout import Layout
-from tardigrad.rules.rule import Correction, Nothing, Now, Push, Signal
+from tardigrad.rules.parts import Correction, Nothing, Now, Push, Signal
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
 from tardigrad.protocol.calls import (
     Answer,
@@ -40,6 +40,8 @@ from tardigrad.runtime.worker_shell import LiveWorker
 
 START_S = 120.0
 STOP_S = 30.0
+UNAVAILABLE_S = 0.5
+"""Between tries to reach a process that cannot be reached for the moment."""
 
 
 class Live(NamedTuple):
@@ -56,6 +58,12 @@ class _Actor:
     place: ActorPlace
     ended: Any
     """Resolves when its work is done, fails when its process dies or cannot go on."""
+
+
+class _Unavailable(NamedTuple):
+    """It cannot be reached for the moment; Ray does not know that it has died."""
+
+    process: Process
 
 
 class Driver:
@@ -146,6 +154,7 @@ class Driver:
             case NextCut():
                 return next_cut(self._disk)
             case FinishCut(number, places, unsent):
+                self._epochs.check()  # another driver may be making a cut of this number
                 finish_cut(self._disk, number, places, unsent)
             case Tell(text):
                 self._say(text)
@@ -196,6 +205,8 @@ class Driver:
                 if isinstance(outcome, Answer):
                     self._actors[process] = _Actor(handle, outcome.value, handle.watch.remote())
                     del unready[process]
+                elif isinstance(outcome, _Unavailable):
+                    outcome = Dead(process, "it cannot be reached")
                 outcomes.append(outcome)
         finally:
             for handle in unready.values():
@@ -204,24 +215,29 @@ class Driver:
 
     def _ask(self, calls: Sequence[tuple[Process, Any]], limit_s: float) -> list[Outcome]:
         until = time.monotonic() + limit_s
-        shards = {p.number: a.place for p, a in self._actors.items() if p.kind == "shard"}
-        asked: list[Any] = []
-        for process, call in calls:
-            actor = self._actors.get(process)
-            if actor is None:
-                asked.append(None)
-            elif process.kind == "shard":
-                asked.append(actor.handle.call.remote(call))
-            else:
-                asked.append(actor.handle.call.remote(call, shards))
-        return [
-            Dead(process, "it was not there")
-            if reference is None
-            else self._outcome(process, reference, until)
-            for (process, _), reference in zip(calls, asked, strict=True)
-        ]
+        asked = [self._call(process, call) for process, call in calls]
+        outcomes: list[Outcome] = []
+        for (process, call), reference in zip(calls, asked, strict=True):
+            if reference is None:
+                outcomes.append(Dead(process, "it was not there"))
+                continue
+            outcome = self._outcome(process, reference, until)
+            while isinstance(outcome, _Unavailable):  # a link may be down for the moment
+                time.sleep(UNAVAILABLE_S)
+                outcome = self._outcome(process, self._call(process, call), until)
+            outcomes.append(outcome)
+        return outcomes
 
-    def _outcome(self, process: Process, reference: Any, until: float) -> Outcome:
+    def _call(self, process: Process, call: Any) -> Any:
+        actor = self._actors.get(process)
+        if actor is None:
+            return None
+        if process.kind == "shard":
+            return actor.handle.call.remote(call)
+        shards = {p.number: a.place for p, a in self._actors.items() if p.kind == "shard"}
+        return actor.handle.call.remote(call, shards)
+
+    def _outcome(self, process: Process, reference: Any, until: float) -> Outcome | _Unavailable:
         left_s = max(0.0, until - time.monotonic())
         ready, _ = ray.wait([reference], timeout=left_s)
         if not ready:
@@ -229,7 +245,7 @@ class Driver:
         return self._settled(process, reference)
 
     @staticmethod
-    def _settled(process: Process, reference: Any) -> Outcome:
+    def _settled(process: Process, reference: Any) -> Outcome | _Unavailable:
         """An error that is not of this one process ends the run."""
         try:
             return Answer(ray.get(reference))
@@ -237,6 +253,8 @@ class Driver:
             if isinstance(error.cause, LifeEnded):
                 return Dead(process, str(error.cause))
             raise error.cause from error
+        except ActorUnavailableError:
+            return _Unavailable(process)
         except RayError as error:  # it has died, or its node has, with what it answered
             return Dead(process, _why(error))
 
@@ -249,8 +267,16 @@ class Driver:
         ready, _ = ray.wait(waiting, num_returns=1, timeout=seconds)
         if ready:  # others may have gone with it
             ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
-        outcomes = [self._settled(ended[reference], reference) for reference in ready]
-        return [outcome for outcome in outcomes if isinstance(outcome, Dead)]
+        dead = []
+        for reference in ready:
+            outcome = self._settled(ended[reference], reference)
+            if isinstance(outcome, Dead):
+                dead.append(outcome)
+            elif isinstance(outcome, _Unavailable):  # whoever asks it something finds out more
+                actor = self._actors[outcome.process]
+                actor.ended = actor.handle.watch.remote()
+                time.sleep(UNAVAILABLE_S)
+        return dead
 
     # Watching.
 

@@ -3,7 +3,9 @@
 import logging
 import os
 import secrets
+import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -48,10 +50,12 @@ def connected(address: str | None, actors: int) -> Iterator[float]:
 
 @contextmanager
 def local(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator[None]:
-    """A Ray of our own: on loopback only, with a token that only its own processes know."""
-    with _environment():
+    """A Ray of our own: on loopback only, with a token that only its own processes know, and its
+    sockets in a folder that no other user may enter."""
+    with _environment(), _private_folder() as folder:
         ray.init(
             address="local",  # not the one that someone may have started on this machine
+            _temp_dir=folder,
             num_cpus=actors,
             include_dashboard=False,
             object_store_memory=object_store_bytes,
@@ -68,8 +72,13 @@ def local(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator
 def two_nodes(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator[None]:
     """Two raylets on this machine, to see what crossing nodes costs: one has `NEAR`, one `FAR`."""
     node: dict[str, Any] = {"num_cpus": actors, "object_store_memory": object_store_bytes}
-    with _environment():
-        head = {**node, "include_dashboard": False, "resources": {NEAR: float(actors)}}
+    with _environment(), _private_folder() as folder:
+        head = {
+            **node,
+            "include_dashboard": False,
+            "resources": {NEAR: float(actors)},
+            "temp_dir": folder,
+        }
         cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         try:
             cluster.add_node(**node, resources={FAR: float(actors)})
@@ -80,6 +89,16 @@ def two_nodes(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iter
                 ray.shutdown()
         finally:
             cluster.shutdown()
+
+
+@contextmanager
+def _private_folder() -> Iterator[str]:
+    """For Ray's session, whose folder of sockets Ray makes writable for everybody."""
+    folder = tempfile.mkdtemp(prefix="tg-ray-")  # short: a socket's path has at most 107 bytes
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from tardigrad.protocol.calls import (
     HoldReleases,
     JoinWorker,
     LeaveWorker,
+    OpenShard,
     ReinstateShard,
     ReplaceWorker,
     SaveCut,
@@ -117,18 +118,21 @@ class ShardProcess:
         self._size = 0
         self._held = held
         self._moment = moment
+        self._open = False
+        """Whether all know of this process. Before, it hears no worker and no timer."""
+        self._rung: list[int] = []
         self._told: dict[int, int] = {}
         """The last release that was sent to each worker."""
-        self._handed = -1
-        """The last snapshot that was handed over."""
         self._dropped: dict[int, int] = {}
         self._delays: dict[int, tuple[int, int]] = {}
-        if setup.sync_log and origin.opening.follows:
-            # What counts of it was read, but its last record may not have been synced.
+        # These are synced whatever `sync_log` says: what counts of the log before it, which may not
+        # have been; and that it counts, because whatever else stands there is void for good.
+        if origin.opening.follows:
             self._sync(log_name(self._session.shard, origin.opening.follows))
         self._append(write_opening(origin.opening))
         for entry in origin.added:
             self._append(write_entry(entry))
+        self._sync(self._log)
 
     @property
     def version(self) -> int:
@@ -148,6 +152,8 @@ class ShardProcess:
         self, message: FromWorker | Hello, part: RowPart | None, now_s: float
     ) -> list[ShardOut]:
         """A message; a finite gradient comes with its numbers."""
+        if not self._open:
+            return []
         if isinstance(message, Hello):
             channel = self._session.channels.get(message.worker)
             if channel is None or channel.life != message.life:
@@ -177,6 +183,9 @@ class ShardProcess:
             self.replica.arrive(push, None, ())
 
     def rang(self, token: int, now_s: float) -> list[ShardOut]:
+        if not self._open:
+            self._rung.append(token)
+            return []
         return self._handle(Rang(token), now_s)
 
     # What the driver asks.
@@ -187,33 +196,34 @@ class ShardProcess:
         match call:
             case ReplaceWorker(worker, life):
                 if life > session.channels[worker].life:
-                    self._handle(Replaced(worker, life), now_s)
+                    self._handle_for_good(Replaced(worker, life), now_s)
                     self._told.pop(worker, None)
                 return session.end(worker), []
             case CompleteRow(header, part):
                 if header.step == session.channels[header.worker].step + 1:
                     self._arrive(header, part)
-                    return None, self._handle(Completed(header), now_s)
+                    return None, self._handle_for_good(Completed(header), now_s)
             case JoinWorker(worker, life):
                 if worker not in session.lives:
-                    return None, self._handle(Joined(worker, life), now_s)
+                    return None, self._handle_for_good(Joined(worker, life), now_s)
             case LeaveWorker(worker, lost):
                 return None, self._leave(worker, lost, now_s)
             case FenceShard(shard, epoch):
-                self._handle(Fenced(shard, epoch), now_s)
-            case ReinstateShard(shard, epoch, version):
-                self._handle(Reinstated(shard, epoch, version), now_s)
+                self._handle_for_good(Fenced(shard, epoch), now_s)
+            case ReinstateShard():
+                self._handle_for_good(Reinstated(*call), now_s)
+            case OpenShard():
+                self._open, rung, self._rung = True, self._rung, []
+                return None, [out for token in rung for out in self._handle(Rang(token), now_s)]
             case HoldReleases(held):
                 self._held = held
                 return None, [] if held else [self._answer(w) for w in session.channels]
             case SaveCut(number):
                 return self._save(number), []
-            case TakeSnapshots(done):
+            case TakeSnapshots(done, known):
                 kept = [one for one in self.replica.snapshots if one.version > done]
                 self.replica.snapshots = kept
-                new = tuple(one for one in kept if one.version > self._handed)
-                self._handed = max([self._handed, *(one.version for one in new)])
-                return new, []
+                return tuple(one for one in kept if one.version > known), []
             case FinishShard():
                 return self._final(), []
             case AskShard():
@@ -228,13 +238,16 @@ class ShardProcess:
         for header in lost:
             if header.step > channel.step:  # else it came late
                 out += self._handle(RowLost(header), now_s)
-        return out + self._handle(Left(worker), now_s)
+        return out + self._handle_for_good(Left(worker), now_s)
 
     def _save(self, number: int) -> CutPlace:
         self._sync(self._log)
         tensors, facts = self.replica.tensors(), self.replica.facts()
-        name = cut_name(number, self._session.shard)
-        self._disk.replace(name, checkpoint_bytes(tensors, facts))
+        name = cut_name(number, self._session.shard, self.epoch)
+        try:
+            self._disk.replace(name, checkpoint_bytes(tensors, facts))
+        except OSError as error:
+            raise LifeEnded(f"its part of a cut cannot be written: {error}") from error
         return CutPlace(self.epoch, self._size)
 
     def _status(self) -> ShardStatus:
@@ -248,6 +261,13 @@ class ShardProcess:
         return FinalShard(shard.theta, average, self.replica.buffers, self.replica.digest())
 
     # How an event is handled.
+
+    def _handle_for_good(self, event: Event, now_s: float) -> list[ShardOut]:
+        """What the driver has told is synced whatever `sync_log` says: it happens seldom, and the
+        driver goes on from there, even if this shard loses its log's end."""
+        out = self._handle(event, now_s)
+        self._sync(self._log)
+        return out
 
     def _handle(self, event: Event, now_s: float, sender: int | None = None) -> list[ShardOut]:
         before = self.version

@@ -1,6 +1,7 @@
 """`train`: the same task, rule and policy as `simulate`, on real processes and in real time."""
 
 import fcntl
+import logging
 import os
 import secrets
 import shutil
@@ -23,7 +24,7 @@ from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.engine.execute import ShardBy, check_splits, divide
 from tardigrad.policies import Async, Policy
 from tardigrad.protocol.coordinator import Coordinator
-from tardigrad.recording.disk import FolderDisk
+from tardigrad.recording.disk import LATE, FolderDisk, file_system
 from tardigrad.recording.epochs import FINISH, Epochs
 from tardigrad.recording.facts import facts_of, policy_facts
 from tardigrad.recording.merge import merge
@@ -40,6 +41,8 @@ from tardigrad.runtime.ray_setup import RaySetup
 from tardigrad.runtime.shard_process import FinalShard
 from tardigrad.scheduling.size import check_size
 from tardigrad.tasks import Task
+
+_log = logging.getLogger("tardigrad")
 
 LOCK = "driver.lock"
 FINAL = "final.safetensors"
@@ -74,6 +77,7 @@ def train(
     processes: Processes | None = None,
     scenario: Scenario | None = None,
     watch: Callable[[Live], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Run:
     """Train on Ray, and record the schedule that happened.
 
@@ -86,6 +90,8 @@ def train(
         processes: where they are and what they share; None: all on this machine.
         scenario: what is made to happen to them: step times, kills, workers that come and go.
         watch: called several times a second.
+        say: told, in a line each, who has died and was brought back, and what is waited for long;
+            None: written to the log `tardigrad`.
     """
     policy, evaluation = policy or Async(), Evaluation.of(evaluation)
     checkpoints = checkpoints or Checkpoints()
@@ -121,6 +127,7 @@ def train(
         "facts": facts_of(task, rule, processes.threads) | policy_facts(policy),
     }
     with _folder(folder) as place:
+        check_seen_by_others(place, processes.sync_log)
         if resume:
             began_s = resume_record(place, plain)
         else:
@@ -159,6 +166,7 @@ def train(
                 processes.resources,
                 evaluator.take if evaluator else None,
                 watch,
+                say or _log.warning,
             )
             finals = driver.run()
             _save_final(place / FINAL, finals)
@@ -187,6 +195,21 @@ def check_measured(task: Task, evaluation: Evaluation) -> None:
         "cluster has: leave them out",
     )
     check_splits(task, evaluation)
+
+
+def check_seen_by_others(folder: Path, sync_log: bool) -> None:
+    """Refuse a log that other machines would see late.
+
+    What one machine has written to a network's file system, another sees only once it is synced, so
+    a shard that is brought back elsewhere would miss what had been acknowledged.
+    """
+    kind = file_system(folder)
+    require(
+        sync_log or not kind.startswith(LATE),
+        f"{folder} is on {kind}, where other machines see a log only once it is synced: set "
+        "sync_log = true in the spec (Processes(sync_log=True)), or use a folder that is seen at "
+        "once",
+    )
 
 
 def _digests(

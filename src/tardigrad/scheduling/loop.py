@@ -1,7 +1,8 @@
 """The event loop: feeds shards and workers from a source of events and records what they decide.
 
 It contains no protocol: that is in `protocol`, whose objects all drivers feed. Messages that take
-no time are delivered at once, first come first served, before the next event is taken.
+no time are delivered at once, first come first served, before the next event is taken. Those that
+take time keep their order between a worker and a shard (`Channels`).
 """
 
 import math
@@ -12,6 +13,7 @@ from tardigrad.clusters import Absence, Messages
 from tardigrad.policies import Arrival, Policy
 from tardigrad.protocol.shard import ShardControl, ShardOutputs
 from tardigrad.protocol.worker import WorkerControl, WorkerOutputs
+from tardigrad.scheduling.channels import Channels
 from tardigrad.scheduling.recorder import Recorder
 from tardigrad.scheduling.sources import ARRIVAL, DECISION, Arguments, EventSource, Happening
 from tardigrad.scheduling.wire import Wire
@@ -64,8 +66,9 @@ class ControlLoop:
         self._computing: list[tuple[int, int, int, tuple[int, ...]] | None]
         """Per worker, its gradient: row, step, stamp, and versions read."""
         self._computing = [None] * recorder.workers
-        self._pushes: dict[tuple[int, int], int] = {}
-        self._pulls: dict[tuple[int, int], int] = {}
+        if messages is not None:
+            self._to_shards = Channels(messages.push_s)
+            self._to_workers = Channels(messages.pull_s)
         self._short = shards
         self._unheard: set[int] = set()  # shards that something reached after they stopped for good
         self._inbox: deque[Happening] = deque()
@@ -141,9 +144,7 @@ class ControlLoop:
         if self.messages is None:
             self._inbox.append((happens, (shard, arrival)))
             return
-        pair = (arrival.worker, shard)
-        sequence = self._pushes[pair] = self._pushes.get(pair, -1) + 1
-        at_s = self.now_s + self.messages.push_s(*pair, sequence, whole)
+        at_s = self._to_shards.send(arrival.worker, shard, arrival.stay, self.now_s, whole)
         self._at_shard(shard, at_s, ARRIVAL, happens, shard, arrival)
 
     def _release(self, shard: int, worker: int, version: int, now_s: float) -> None:
@@ -157,9 +158,7 @@ class ControlLoop:
             reply = (worker, stay, shard, version, whole, deviation)
             self._inbox.append((self._pulled, reply))
             return
-        pair = (worker, shard)
-        sequence = self._pulls[pair] = self._pulls.get(pair, -1) + 1
-        at_s = now_s + self.messages.pull_s(*pair, sequence, whole)
+        at_s = self._to_workers.send(worker, shard, stay, now_s, whole)
         self.source.put(at_s, ARRIVAL, self._pulled, worker, stay, shard, version, whole, deviation)
 
     def _at_shard(
@@ -253,12 +252,14 @@ class ControlLoop:
         self.source.put(now_s + seconds, DECISION, self._worker_timer, worker, stay, token)
 
     def _request(self, worker: int, shard: int, at_least: int, now_s: float) -> None:
-        """A request is a header and takes no time, unless the shard is stopped."""
+        """A request is a header and takes no time, unless pushes are before it on the way or the
+        shard is stopped."""
         stay = self.workers[worker].stay
         if self.messages is None:
             self._inbox.append((self._requested, (shard, worker, stay, at_least)))
         else:
-            self._at_shard(shard, now_s, ARRIVAL, self._requested, shard, worker, stay, at_least)
+            at_s = self._to_shards.behind(worker, shard, stay, now_s)
+            self._at_shard(shard, at_s, ARRIVAL, self._requested, shard, worker, stay, at_least)
 
     def _leave(self, worker: int) -> None:
         """Its unfinished gradient is lost; pushes already on their way still arrive."""

@@ -62,10 +62,13 @@ class VersionBuffers:
         """The same numbers in shared memory, for the shard to use instead of its own copy: half
         the memory, and what workers take was written last. Without near workers, `vector`."""
         placed, self._placed = self._placed, None
-        if placed is not None and placed[1] is vector:
-            self._holds[placed[0].address] = version
-            return vector
-        return self._shared(version, vector) if self._near else vector
+        if placed is None:
+            return self._shared(version, vector) if self._near else vector
+        slot, place = placed
+        if place is not vector:  # it was made elsewhere
+            place.copy_(vector)
+        self._holds[slot.address] = version
+        return place
 
     def share(self, worker: int, version: int, vector: Tensor) -> Tensor:
         """The same for one version of which this worker will be told, if it is not there yet. As

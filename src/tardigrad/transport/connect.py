@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tardigrad.core.checks import positive, require
 from tardigrad.transport.connection import Connection, OnClosed, OnMessage
 from tardigrad.transport.credentials import check_same_user
-from tardigrad.transport.frames import DEFAULT_LIMITS, STRANGER, Limits
+from tardigrad.transport.frames import DEFAULT_LIMITS, STRANGER, TransportLimits
 from tardigrad.transport.handshake import HandshakeError, PeerHandshake, check_secret
 from tardigrad.transport.listener import ListenerAddress
 from tardigrad.transport.pool import PlaceArrays
@@ -28,7 +28,7 @@ def connect(
     on_message: OnMessage,
     on_closed: OnClosed,
     timeout_s: float,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: TransportLimits = DEFAULT_LIMITS,
     place: PlaceArrays | None = None,
 ) -> Connection:
     """Connect, and prove to each other that both know the secret; then a thread receives.
@@ -87,7 +87,7 @@ class _Opening:
         self,
         connection: Connection,
         handshake: PeerHandshake,
-        limits: Limits,
+        limits: TransportLimits,
         on_message: OnMessage,
         on_closed: OnClosed,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tardigrad.transport.frames import FrameError, Limits, frame_parts
+from tardigrad.transport.frames import FrameError, TransportLimits, frame_parts
 from tardigrad.transport.pool import ArrayPool, PlaceArrays
 from tardigrad.transport.reader import FrameReader
 
@@ -34,7 +34,7 @@ class Connection:
     def __init__(
         self,
         peer: socket.socket,
-        limits: Limits,
+        limits: TransportLimits,
         peer_name: str,
         place: PlaceArrays | None = None,
     ) -> None:
@@ -151,7 +151,7 @@ class Connection:
             self.close(f"{type(error).__name__}: {error}")
         return not self.closed
 
-    def admit(self, hello: list[Any], limits: Limits) -> None:
+    def admit(self, hello: list[Any], limits: TransportLimits) -> None:
         """The peer has proven who it is: from now on it may send as much as `limits` say."""
         self.hello = hello
         self.limits = self._reader.limits = limits

@@ -34,7 +34,7 @@ class FrameError(ValueError):
     """Bytes that no correct peer sends."""
 
 
-class Limits(NamedTuple):
+class TransportLimits(NamedTuple):
     """What a peer may ask of this side; whoever exceeds one is cut off."""
 
     text_bytes: int = 1 << 20
@@ -52,8 +52,8 @@ class Limits(NamedTuple):
     """How long a TCP peer may leave what is sent to it, or a probe, without any reply."""
 
 
-DEFAULT_LIMITS = Limits()
-STRANGER = Limits(text_bytes=4096, array_bytes=0)
+DEFAULT_LIMITS = TransportLimits()
+STRANGER = TransportLimits(text_bytes=4096, array_bytes=0)
 """What is read of a peer before it has proven that it knows the secret."""
 
 
@@ -92,7 +92,7 @@ def frame_parts(header: list[Any], arrays: Sequence[NDArray[Any]]) -> list[memor
     return [memoryview(prefix + text), *bodies]
 
 
-def read_prefix(data: bytearray, at: int, limits: Limits) -> Prefix:
+def read_prefix(data: bytearray, at: int, limits: TransportLimits) -> Prefix:
     mark, text_bytes, body_bytes = PREFIX.unpack_from(data, at)
     if mark != MARK:
         raise FrameError(f"a frame begins with {MARK!r}, not with {mark!r}")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tardigrad.core.checks import require
 from tardigrad.transport.connection import Connection, OnClosed, OnMessage
 from tardigrad.transport.credentials import check_same_user
-from tardigrad.transport.frames import DEFAULT_LIMITS, STRANGER, Limits
+from tardigrad.transport.frames import DEFAULT_LIMITS, STRANGER, TransportLimits
 from tardigrad.transport.handshake import (
     HandshakeError,
     ListenerHandshake,
@@ -84,7 +84,7 @@ class Listener:
         on_closed: OnClosed,
         secret: bytes,
         host: str | None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: TransportLimits = DEFAULT_LIMITS,
         place: PlaceArrays | None = None,
     ) -> None:
         """host: this machine's own address, where other nodes reach it; None: this machine only."""

@@ -12,9 +12,9 @@ from tardigrad.transport.frames import (
     PREFIX,
     ArraySpec,
     FrameError,
-    Limits,
     Prefix,
     ReadFrame,
+    TransportLimits,
     read_prefix,
     read_text,
 )
@@ -27,7 +27,7 @@ BUFFER_BYTES = 1 << 14
 class FrameReader:
     """The receiving end of one connection, for one thread."""
 
-    def __init__(self, limits: Limits, place: PlaceArrays) -> None:
+    def __init__(self, limits: TransportLimits, place: PlaceArrays) -> None:
         self.limits = limits
         self._place = place
         self._buffer = bytearray(BUFFER_BYTES)

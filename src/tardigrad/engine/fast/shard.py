@@ -191,13 +191,6 @@ class FastShard:
                 row.copy_(tensors[name])
 
 
-def own_rows_start_alike(rule: Rule, theta: Tensor, layout: Layout) -> bool:
-    """Whether a worker's rows are vectors and begin the same whatever θ is when it first comes."""
-    one, other = rule.start_own(theta, layout), rule.start_own(theta + 1, layout)
-    pairs = zip(_leaves(one), _leaves(other), strict=True)
-    return all(a.dim() == 1 and torch.equal(a, b) for a, b in pairs)
-
-
 def _leaves(tree: Any) -> list[Tensor]:
     return list(named(tree, "").values())
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tardigrad.core.layout import Layout, Sharding
 from tardigrad.core.trees import named
-from tardigrad.engine.fast.shard import own_rows_start_alike
+from tardigrad.engine.kernels.starts import own_rows_start_alike
 from tardigrad.rules import Now, Push, Rule
 from tardigrad.rules.rates import Progress
 from tardigrad.scheduling import Schedule

@@ -1,0 +1,81 @@
+"""What must hold at a run's end, whatever has happened."""
+
+import torch
+
+import tardigrad as tg
+from tardigrad.protocol.messages import Applied, Dropped
+from tardigrad.recording.disk import Disk
+from tardigrad.recording.merge import merge, pushed
+from tardigrad.recording.recovery import RecoveredRun
+from tardigrad.recording.shard_logs import ShardStory, read_story
+from tardigrad.scheduling.validate import validate
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_disk import ReadOnlyDisk
+
+
+def check(cluster: SimulatedCluster) -> None:
+    """All updates made, nothing acknowledged lost, nothing twice, valid, and the same bits."""
+    setup = cluster.setup
+    driver = next(driver for driver in cluster.drivers if driver.finals is not None)
+    assert driver.finals is not None
+    stories = [read_story(driver.disk, shard) for shard in range(setup.shards)]
+    for shard, story in enumerate(stories):
+        _check_log(cluster, shard, story)
+    schedule, losses, _ = merge(stories, setup.workers, setup.gated)
+    validate(schedule)
+    replayed = tg.execute(schedule, setup.task, setup.rule, engine="exact")
+    theta = torch.cat([final.theta for final in driver.finals])
+    assert torch.equal(replayed.params, theta), "the replay has other bits"
+    assert replayed.history.loss == losses, "the replay has other losses"
+    if setup.snapshot_every:
+        _check_snapshots(cluster, driver.disk)
+
+
+def _check_log(cluster: SimulatedCluster, shard: int, story: ShardStory) -> None:
+    came, done, versions, again = set(), set(), 0, 0
+    for entry in story.entries:
+        push = pushed(entry)
+        if push is not None:
+            assert push.row not in came, f"row {push.row} came to shard {shard} twice"
+            came.add(push.row)
+            # In its place the last one that crossed is applied again.
+            again += not push.crosses and cluster.setup.link.on_drop == "reapply"
+        for item in entry.decided:
+            rows = item.rows if isinstance(item, Applied) else ()
+            if isinstance(item, Dropped):
+                rows = (item.row,)
+            versions += isinstance(item, Applied)
+            for row in rows:
+                again -= row in done
+                assert again >= 0, f"row {row} was decided twice at shard {shard}"
+                done.add(row)
+    updates = cluster.setup.updates
+    assert versions == updates, f"shard {shard} made {versions} updates of {updates}"
+    for (at, worker, step), row in cluster.promises.items():
+        if at == shard:
+            assert row in came, f"worker {worker}'s step {step} was acknowledged and is lost"
+
+
+class _WithoutCuts(ReadOnlyDisk):
+    """So that everything is executed again from the start."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def read(self, name: str) -> bytes | None:
+        return self._disk.read(name)
+
+    def names(self, prefix: str) -> list[str]:
+        return [] if prefix.startswith("cuts/") else self._disk.names(prefix)
+
+
+def _check_snapshots(cluster: SimulatedCluster, disk: Disk) -> None:
+    """All were handed out to be evaluated, and are those of the run as it ended."""
+    again = RecoveredRun(cluster.setup, _WithoutCuts(disk))
+    for snapshots in zip(*(replica.snapshots for replica in again.replicas), strict=True):
+        version = snapshots[0].version
+        assert version in cluster.shown, f"version {version} was never handed out"
+        theta = torch.cat([snapshot.theta for snapshot in snapshots])
+        assert torch.equal(cluster.shown[version], theta), (
+            f"version {version} was handed out as it was before the run went back"
+        )

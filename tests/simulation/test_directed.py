@@ -1,0 +1,147 @@
+"""Faults at chosen moments: each of these once broke a run."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tardigrad.protocol.coordinator import MembershipChange, RunFailed
+from tests.simulation.checks import check
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.scenarios import Scenario, live, make_cluster, make_coordinator, run
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_processes import SimulatedProcess
+
+
+def run_well(scenario: Scenario) -> SimulatedCluster:
+    outcome = run(scenario)
+    assert not outcome.error, "\n".join([outcome.error, *outcome.story])
+    missed = len(scenario.faults) - sum(outcome.happened.values())
+    assert not missed, "\n".join([f"{missed} faults did not come about", *outcome.story])
+    return outcome.cluster
+
+
+def run_with(
+    scenario: Scenario, prepare: Callable[[SimulatedCluster, Faults], None]
+) -> SimulatedCluster:
+    cluster = make_cluster(scenario)
+    faults = Faults(cluster, lambda: make_coordinator(scenario))
+    prepare(cluster, faults)
+    live(cluster, faults.make)
+    check(cluster)
+    return cluster
+
+
+def test_a_worker_dies_after_a_gradient_that_is_not_finite() -> None:
+    """Such a push is not answered by a release: the next life begins at the last one's."""
+    after_the_third = Fault("kill", "sends PushHeader", nth=6, target="worker", delay_s=0.1)
+    run_well(Scenario(0, workers=1, mean_step_s=1.0, not_finite=True, faults=[after_the_third]))
+
+
+def test_a_removed_worker_dies_when_a_shard_does_before_releases_go_on() -> None:
+    """It has left for all shards: it is not brought back, and no shard is asked about it."""
+    run_well(
+        Scenario(
+            0,
+            workers=3,
+            changes=[MembershipChange(3, remove=0)],
+            faults=[
+                Fault("kill", "has done LeaveWorker", 2, "worker 0"),
+                Fault("kill", "asks HoldReleases", 2, "shard 0"),
+            ],
+        )
+    )
+
+
+def test_a_host_loses_power_after_its_shard_was_replaced_elsewhere() -> None:
+    """What counts of the old log is synced, though logs are not: the new one goes on from it."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        cluster.places |= {"shard 0": "host-0", "shard 1": "host-1"}
+        cluster.places |= {"worker 0": "host-1", "worker 1": "host-1"}
+
+        def move(process: SimulatedProcess) -> None:
+            cluster.places["shard 0"] = "host-2"
+
+        cluster.moments.plan("version", 4, move)
+        faults.plan(Fault("kill", "version", 5, "shard 0"))
+        cluster.moments.plan("version", 9, lambda process: cluster.lose_power("host-0"))
+
+    run_with(Scenario(0, updates=16, sync_log=False), prepare)
+
+
+def test_a_join_survives_the_loss_of_power() -> None:
+    """What a driver has told is synced, though logs are not: it does not tell it twice."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        cluster.places["shard 0"] = "host-0"
+        faults.plan(Fault("power", "has done HoldReleases", 2, "shard 0"))
+
+    scenario = Scenario(0, shards=1, sync_log=False, changes=[MembershipChange(3)])
+    run_with(scenario, prepare)
+
+
+def test_versions_that_power_loss_took_are_evaluated_again() -> None:
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        cluster.places |= {"shard 0": "host-0", "shard 1": "host-1"}
+        cluster.moments.plan("version", 12, lambda process: cluster.lose_power("host-0"))
+
+    cluster = run_with(
+        Scenario(0, updates=16, sync_log=False, snapshot_every=1, mean_step_s=1.0), prepare
+    )
+    assert cluster.power_lost
+
+
+@pytest.mark.parametrize("moment", ["is made", "has done ReinstateShard"])
+def test_a_shard_that_dies_again_and_again_ends_the_driver(moment: str) -> None:
+    """With the last error; and the run can be resumed once the reason is gone."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        def die(process: SimulatedProcess) -> None:
+            failed = any(isinstance(driver.error, RunFailed) for driver in cluster.drivers)
+            if "shard 1" in process.name and not failed and cluster.time.now_s > 0.5:
+                process.kill("its memory is broken")
+
+        cluster.moments.always(moment, die)
+        faults.plan(Fault("kill", "version", 4, "shard 1"))
+
+    cluster = run_with(Scenario(0), prepare)
+    errors = [str(driver.error) for driver in cluster.drivers if driver.error]
+    assert len(errors) == 1, errors
+    assert "shard 1 died 6 times" in errors[0]
+    assert "its memory is broken" in errors[0]
+
+
+def test_a_worker_that_dies_whenever_it_begins_ends_the_driver() -> None:
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        def die(process: SimulatedProcess) -> None:
+            failed = any(isinstance(driver.error, RunFailed) for driver in cluster.drivers)
+            if not failed and cluster.time.now_s > 1.0:
+                process.kill("it has no GPU")
+
+        cluster.moments.always("has done BeginWork", die)
+        faults.plan(Fault("kill", "version", 4, "worker 0"))
+
+    cluster = run_with(Scenario(0, workers=1, mean_step_s=1.0), prepare)
+    errors = [str(driver.error) for driver in cluster.drivers if driver.error]
+    assert len(errors) == 1, errors
+    assert "worker 0 died 6 times" in errors[0]
+    assert "it has no GPU" in errors[0]
+
+
+def test_a_deposed_driver_makes_a_cut_of_the_same_number() -> None:
+    """It was paused after it had chosen the number; its shards write theirs over nobody's."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        faults.plan(Fault("second driver", "does NextCut", 1))
+        faults.plan(Fault("pause", "does NextCut", 1, "it", seconds=4.0))
+        faults.plan(Fault("kill", "version", 13, "shard"))
+
+    run_with(Scenario(0, cut_every=4, updates=40, workers=1, mean_step_s=0.3), prepare)
+
+
+def test_the_disk_is_full_for_a_cut_only() -> None:
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        faults.plan(Fault("full disk", "replaces", 1, "it", seconds=2.0))
+
+    cluster = run_with(Scenario(0, cut_every=4), prepare)
+    assert any("its part of a cut cannot be written" in line for line in cluster.time.story)
