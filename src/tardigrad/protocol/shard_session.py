@@ -15,12 +15,12 @@ is the order of starts but for the time a message takes.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from tardigrad.links import UNSENT
 from tardigrad.policies import Arrival, Policy
+from tardigrad.protocol.channels import WorkerChannel
 from tardigrad.protocol.gates import ShardGate
 from tardigrad.protocol.messages import (
     NO_ROW,
@@ -69,28 +69,6 @@ class Admission(Enum):
     """It is in the log: to be acknowledged again."""
     VOID = "void"
     """Of another life, before its turn, or at a view that does not count (yet): not answered."""
-
-
-@dataclass
-class WorkerChannel:
-    """What a shard knows of one worker."""
-
-    life: int = 0
-    number: int = -1
-    """The last message of this life."""
-    step: int = -1
-    """The last step that came, in any life,"""
-    last: PushHeader | None = None
-    """and its header."""
-    heard: int = -1
-    sequence: int = -1
-    """The last release."""
-    answered_from: int = 0
-    """Releases from here on were made after the last push."""
-    kept: list[Released] = field(default_factory=list)
-    """Those it may still compute at, or has not confirmed."""
-    waiting: bool = False
-    """Whether it is to get the version of the moment as soon as it has heard enough."""
 
 
 class ChannelEnd(NamedTuple):

@@ -5,10 +5,10 @@ numbers themselves stay with the driver: a release comes with a payload that is 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tardigrad.policies import Policy
+from tardigrad.protocol.channels import ShardChannel
 from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import (
     NO_ROW,
@@ -105,26 +105,6 @@ class WorkerStatus(NamedTuple):
     """Of its next gradient."""
 
 
-@dataclass
-class _ShardChannel:
-    """What a worker knows of one shard."""
-
-    epoch: int
-    heard: int
-    confirmed: int
-    acked: int = -1
-    number: int = -1
-    unacked: list[FromWorker] = field(default_factory=list)
-    early: dict[int, tuple[Released, Any, float]] = field(default_factory=dict)
-    """Releases that came before their turn, by sequence, with payload and deviation."""
-    have: int = 0
-    """The version in the view. Policies go by what they are told of, which may not have come."""
-    have_epoch: int = 0
-    """Of the process that gave it."""
-    newest: int = 0
-    """The newest version it knows of."""
-
-
 class WorkerSession:
     """One life of a worker."""
 
@@ -150,7 +130,7 @@ class WorkerSession:
         self.control.step = start.step
         self._start_row = start.row
         self._channels = [
-            _ShardChannel(epoch, heard, heard, have_epoch=epoch)
+            ShardChannel(epoch, heard, heard, have_epoch=epoch)
             for epoch, heard in zip(start.epochs, start.heard, strict=True)
         ]
         self._row = (start.step, start.row) if start.row != NO_ROW else (-1, NO_ROW)
@@ -391,7 +371,7 @@ class WorkerSession:
     def _needed(self, row: int) -> bool:
         """Whether some shard may still have to be sent this gradient."""
         unsent = self.gate is not None and row in self.gate.unsent()
-        return unsent or any(_pushes(channel, row) for channel in self._channels)
+        return unsent or any(channel.pushes(row) for channel in self._channels)
 
 
 class _Begun(NamedTuple):
@@ -410,8 +390,3 @@ class _Arriving(NamedTuple):
     released: Released
     before: int
     payload: Any
-
-
-def _pushes(channel: _ShardChannel, row: int) -> bool:
-    pushes = [m.body for m in channel.unacked if isinstance(m.body, PushHeader)]
-    return any(row == push.row or row in push.merged for push in pushes)
