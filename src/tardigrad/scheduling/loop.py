@@ -8,6 +8,7 @@ take time keep their order between a worker and a shard (`Channels`).
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from tardigrad.clusters import Absence, Messages
 from tardigrad.policies import Arrival, Policy
@@ -15,7 +16,7 @@ from tardigrad.protocol.shard import ShardControl, ShardOutputs
 from tardigrad.protocol.worker import WorkerControl, WorkerOutputs
 from tardigrad.scheduling.channels import Channels
 from tardigrad.scheduling.recorder import Recorder
-from tardigrad.scheduling.sources import ARRIVAL, DECISION, Arguments, EventSource, Happening
+from tardigrad.scheduling.sources import ARRIVAL, DECISION, Arguments, EventSource
 from tardigrad.scheduling.wire import Wire
 
 
@@ -39,7 +40,6 @@ class ControlLoop:
     ) -> None:
         everyone, shards = range(recorder.workers), recorder.shards
         self.source = source
-        source.finished = self._finished
         self.recorder = recorder
         self.updates = updates
         self.messages = messages
@@ -71,7 +71,7 @@ class ControlLoop:
             self._to_workers = Channels(messages.pull_s)
         self._short = shards
         self._unheard: set[int] = set()  # shards that something reached after they stopped for good
-        self._inbox: deque[Happening] = deque()
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def expect(self, absences: Sequence[Absence]) -> None:
         """Workers that will leave, and those that will return."""
@@ -101,8 +101,8 @@ class ControlLoop:
                 if self.updates is None:
                     return
                 raise ValueError(self._stuck())
-            self.now_s, (happens, arguments) = event
-            happens(*arguments)
+            self.now_s, _, _, queued, arguments = event
+            (queued or self._finished)(*arguments)
             yield
 
     @property

@@ -18,15 +18,13 @@ DRAWS = 1 << 20
 
 
 Arguments = TypeVarTuple("Arguments")
-Happening = tuple[Callable[..., None], tuple[Any, ...]]
-"""What to call, and with what."""
+QueuedCall = tuple[float, int, int, Callable[..., None] | None, tuple[Any, ...]]
+"""When, its priority and sequence, what to call (None: this worker has computed its gradient, which
+happens most, and the collector of garbage need not follow None), and with what."""
 
 
 class EventSource(Protocol):
     """Computing workers go in; what happens next comes out."""
-
-    finished: Callable[[int], None]
-    """What happens when a worker has computed a gradient."""
 
     def compute(self, worker: int, step: int, now_s: float) -> None:
         """This worker begins its next gradient: steps come in order."""
@@ -44,18 +42,15 @@ class EventSource(Protocol):
         *arguments: *Arguments,
     ) -> None: ...
 
-    def pop(self) -> tuple[float, Happening] | None:
-        """When, and what."""
-        ...
+    def pop(self) -> QueuedCall | None: ...
 
 
 class TimedSource:
     """Step times from a time model, merged in a heap."""
 
     def __init__(self, times: StepTimes, workers: int) -> None:
-        self.finished: Callable[[int], None]
         self.times = times
-        self._heap: list[tuple[float, int, int, Happening]] = []
+        self._heap: list[QueuedCall] = []
         self._sequence = 0
         # Draws are made a chunk of steps at a time, all workers' first chunk in one go; where there
         # are many workers a chunk is short, because each of them makes few steps. A worker's next
@@ -72,8 +67,8 @@ class TimedSource:
             steps = np.arange(step, step + self.chunk)[::-1]
             drawn.extend(self.times.step_s(worker, steps).tolist())
         self._computing[worker] = self._sequence = sequence = self._sequence + 1
-        ends = (now_s + drawn.pop(), ARRIVAL, sequence, (self.finished, (worker,)))
-        heapq.heappush(self._heap, ends)
+        ends_s = now_s + drawn.pop()
+        heapq.heappush(self._heap, (ends_s, ARRIVAL, sequence, None, (worker,)))
 
     def abandon(self, worker: int) -> None:
         self._abandoned.add(self._computing[worker])
@@ -86,13 +81,13 @@ class TimedSource:
         *arguments: *Arguments,
     ) -> None:
         self._sequence += 1
-        heapq.heappush(self._heap, (at_s, priority, self._sequence, (happens, arguments)))
+        heapq.heappush(self._heap, (at_s, priority, self._sequence, happens, arguments))
 
-    def pop(self) -> tuple[float, Happening] | None:
+    def pop(self) -> QueuedCall | None:
         while self._heap:
-            at_s, _, sequence, happening = heapq.heappop(self._heap)
-            if sequence not in self._abandoned:
-                return at_s, happening
+            call = heapq.heappop(self._heap)
+            if call[2] not in self._abandoned:
+                return call
         return None
 
 
@@ -100,7 +95,6 @@ class Dispatched:
     """Arrivals in an order that a dispatcher draws; virtual time counts them."""
 
     def __init__(self, dispatch: Dispatch, events: int | None = None) -> None:
-        self.finished: Callable[[int], None]
         self.dispatch = dispatch
         self.events = events
         self._computing: set[int] = set()
@@ -124,11 +118,11 @@ class Dispatched:
             "use a cluster with times, such as Gamma"
         )
 
-    def pop(self) -> tuple[float, Happening] | None:
+    def pop(self) -> QueuedCall | None:
         if not self._computing or self._event == self.events:
             return None
         computing = np.array(sorted(self._computing), dtype=np.int64)
         worker = self.dispatch.next(self._event, computing)
         self._computing.discard(worker)
         self._event += 1
-        return float(self._event), (self.finished, (worker,))
+        return float(self._event), ARRIVAL, self._event, None, (worker,)
