@@ -17,7 +17,7 @@ PATHS = [str(ROOT / "src"), str(ROOT), str(Path(__file__).parent), os.environ.ge
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, PATHS))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ray_here() -> Iterator[None]:
     from tardigrad.runtime import local
 
@@ -25,7 +25,7 @@ def ray_here() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pool(ray_here: None) -> "Iterator[ActorPool]":
     from tardigrad.runtime import ActorPool
 
