@@ -10,6 +10,7 @@ from tests.simulation.checks import check
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.scenarios import Scenario, live, make_cluster, make_coordinator, run
 from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_network import Weather
 from tests.simulation.simulated_processes import SimulatedProcess
 
 
@@ -216,3 +217,16 @@ def test_a_host_loses_power_after_its_log_was_read() -> None:
 
     cluster = run_with(Scenario(0, sync_log=False), prepare)
     assert any("has lost its end since it was read" in line for line in cluster.time.story)
+
+
+def test_a_second_driver_finds_a_new_life_at_some_shards_only() -> None:
+    """The first was just telling it; the life that follows is another one at every shard."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        faults.plan(Fault("kill", "version", 3, "driver"))
+        faults.plan(Fault("second driver", "asks OpenShard", 2, delay_s=0.17))
+
+    weather = Weather(delay_s=0.001, jitter=0.0)
+    for seed in range(2):
+        scenario = Scenario(seed, policy="sync", workers=4, mean_step_s=0.02, weather=weather)
+        run_with(scenario, prepare)

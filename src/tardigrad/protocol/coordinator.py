@@ -228,7 +228,11 @@ class Coordinator:
         yield from self._all(MakeShards(self._epochs, recovered, held=False))
         yield from self._tell_shards(lambda s: begins)
         yield from self._tell_shards(lambda s: [OpenShard()])
-        self._lives = {worker: lives[worker] + 1 if recovered.begun else 0 for worker in members}
+        # Another driver may have told some shards of a life, and not all.
+        self._lives = {
+            worker: 1 + max(session.lives[worker] for session in sessions) if recovered.begun else 0
+            for worker in members
+        }
         yield from self._all(MakeWorkers(members, self.patience.replace_s))
         if recovered.begun:
             ends = {}

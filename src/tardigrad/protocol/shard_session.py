@@ -227,9 +227,11 @@ class ShardSession:
                     self._replaced_behind_gate(worker, self.channels[worker], now_s)
             case Completed(header):
                 channel = self.channels[header.worker]
+                read = header.read[self.shard]
                 if header.finite:  # else the new life begins at the same release, see `_pushed`
                     self._read_by_the_dead(header, channel)
                 self._pushed(header, channel, now_s)
+                self._forget_heard(channel, (read,))
             case RowLost(header):
                 decided.append(Dropped(header.row, LOST))
             case Fenced(shard, epoch):
@@ -262,19 +264,23 @@ class ShardSession:
                 self._give_row(message.worker, channel)
             case Confirmation():
                 pass
+        self._forget_heard(channel, (message.at, message.have))
+        if channel.waiting and channel.sequence - channel.heard < WINDOW:
+            self._released(self.shard, message.worker, self.version, now_s)
+
+    def _forget_heard(self, channel: WorkerChannel, needed: tuple[int, ...]) -> None:
+        """Releases that were heard, but the last one and those of versions that are needed."""
         kept = []
         for released in channel.kept:
             if (
                 released.sequence > channel.heard
                 or released.sequence == channel.sequence
-                or (released.carries and released.version in (message.at, message.have))
+                or (released.carries and released.version in needed)
             ):
                 kept.append(released)
             else:
                 self._unread(released)
         channel.kept = kept
-        if channel.waiting and channel.sequence - channel.heard < WINDOW:
-            self._released(self.shard, message.worker, self.version, now_s)
 
     def _pushed(self, push: PushHeader, channel: WorkerChannel, now_s: float) -> None:
         channel.step, channel.last = push.step, push
