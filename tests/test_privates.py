@@ -1,6 +1,6 @@
 """Tests use what users can use: they reach no private names, and make no objects but by calling.
 
-Rooms that are not there yet are named here.
+Rooms that are not there yet are named here, and what takes safeguards out of the code.
 """
 
 import ast
@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-NOT_YET = {"engine", "runtime"}
-FILES = [p for p in sorted(HERE.rglob("*.py")) if p.relative_to(HERE).parts[0] not in NOT_YET]
+NOT_YET = {"engine", "transport"}
+MUTATIONS = HERE / "simulation" / "mutations.py"
+FILES = [
+    path
+    for path in sorted(HERE.rglob("*.py"))
+    if path.relative_to(HERE).parts[0] not in NOT_YET and path != MUTATIONS
+]
 OF_TUPLES = {"_replace", "_asdict", "_fields"}
 
 

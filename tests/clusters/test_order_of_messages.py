@@ -57,8 +57,8 @@ def test_nothing_overtakes_between_a_worker_and_a_shard(policy: Policy) -> None:
     steps, versions = defaultdict(list), defaultdict(list)
     for half, arrival in heard.pushes:
         steps[id(half), arrival.worker].append(arrival.step)
-    for half, shard, version in heard.pulls:
-        versions[id(half), shard].append(version)
+    for puller, shard, version in heard.pulls:
+        versions[id(puller), shard].append(version)
     assert len(steps) == len(versions) == 12
     for came in (*steps.values(), *versions.values()):
         assert len(came) > 20

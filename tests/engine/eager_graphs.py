@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tardigrad.engine.fast import cuda, cuda_gradients, cuda_single
-from tardigrad.engine.fast.cuda import CudaGraphs
+from tardigrad.engine.fast import cuda_gradients, cuda_graphs, cuda_single
+from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.fast.cuda_single import CudaSingle
 from tardigrad.engine.kernels import CppKernel, Program
 
@@ -98,11 +98,11 @@ def _prepare(self: CudaSingle) -> None:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a test, the GPU's executors run on the CPU."""
-    for module in (cuda, cuda_single):
+    for module in (cuda_graphs, cuda_single):
         monkeypatch.setattr(module, "TritonKernel", WindowKernel)
-    monkeypatch.setattr(cuda, "move_rows", move_rows)
-    monkeypatch.setattr(cuda, "fetch_samples", fetch_samples)
-    monkeypatch.setattr(cuda, "side_by_side", _in_turn)
+    monkeypatch.setattr(cuda_graphs, "move_rows", move_rows)
+    monkeypatch.setattr(cuda_graphs, "fetch_samples", fetch_samples)
+    monkeypatch.setattr(cuda_graphs, "side_by_side", _in_turn)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr(cuda_gradients, "_compiled", {})
     monkeypatch.setattr(CudaGraphs, "_captured", _captured)

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 import tardigrad as tg
 from tardigrad.engine.execute import prepare
-from tardigrad.engine.fast.fast import Fast
-from tardigrad.engine.fast.stream import Stream
+from tardigrad.engine.fast.cpu_general import CpuGeneral
+from tardigrad.engine.fast.cpu_stream import CpuStream
 from tardigrad.rules import fasgd, sgd
 from tardigrad.tasks import Data, ModuleTask, Split
 
@@ -43,7 +43,7 @@ def test_a_gradient_that_is_no_number_is_told_where_there_is_no_loss(
 ) -> None:
     made, task = tg.Schedule.from_order([0, 1] * 20, 2), without_loss(what, 1, 7)
     if engine == "fast":
-        assert isinstance(prepare(made, task, sgd(0.1), "fast"), Fast)
+        assert isinstance(prepare(made, task, sgd(0.1), "fast"), CpuGeneral)
     with pytest.raises(tg.Diverged, match=f"a gradient became {what} at update 15.*worker 1") as e:
         tg.execute(made, task, sgd(0.1), engine)
     assert (e.value.update, e.value.worker) == (15, 1)
@@ -126,7 +126,7 @@ def test_a_module_whose_loss_is_finite_and_its_gradient_not() -> None:
     first = next(u for u, row in enumerate(made.group_rows.tolist()) if chosen[row] == 17)
     expected = (first, int(made.worker[made.group_rows[first]]), "a gradient")
     limits = tg.Limits(chunk=8)
-    assert isinstance(prepare(made, task, sgd(0.01), "fast", limits=limits), Stream)
+    assert isinstance(prepare(made, task, sgd(0.01), "fast", limits=limits), CpuStream)
     assert told(lambda: tg.execute(made, task, sgd(0.01), "exact")) == expected
     assert told(lambda: tg.execute(made, task, sgd(0.01), "fast", limits=limits)) == expected
 

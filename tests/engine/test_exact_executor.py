@@ -15,6 +15,7 @@ import tardigrad as tg
 from tardigrad.clusters import Absence
 from tardigrad.core.layout import Layout, Sharding
 from tardigrad.engine.exact import Exact
+from tardigrad.engine.job import Job
 from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.scheduling import Recorder
 from tardigrad.tasks import Data, Split
@@ -128,7 +129,8 @@ def test_no_more_versions_live_than_workers_and_one(policy: Any) -> None:
     cluster = tg.Gamma(workers=workers, heterogeneous=True)
     made = tg.schedule(policy, cluster, 200, shards=shards)
     task = tg.FunctionTask(START, lambda view, worker, step: view)
-    execution = Exact(made, task, tg.rules.sgd(LR), Sharding.divide(task.layout, shards))
+    job = Job(made, task, tg.rules.sgd(LR), Sharding.divide(task.layout, shards))
+    execution = Exact(job)
     most = 0
     while execution.position < made.groups:
         execution.advance()
@@ -136,7 +138,7 @@ def test_no_more_versions_live_than_workers_and_one(policy: Any) -> None:
         # Between two shards' updates, version 0 not yet read by all: a resumed run frees as much.
         if execution.position in (3, 101):
             saved = execution.tensors(), execution.facts()
-            execution = Exact(made, task, tg.rules.sgd(LR), Sharding.divide(task.layout, shards))
+            execution = Exact(job)
             execution.restore(*saved)
     assert 0 < most <= (workers + 1) * shards
     assert execution._versions.held == 0
@@ -168,7 +170,7 @@ def test_a_schedule_with_leavers_tells_the_rule() -> None:
     cluster = tg.Gamma(workers=3, absences=(Absence(1, 400.0),))
     made = tg.schedule(cluster=cluster, updates=30)
     task = Watched().task()
-    execution = Exact(made, task, tg.rules.dana(0.001), Sharding.divide(task.layout, 1))
+    execution = Exact(Job.on_one_shard(made, task, tg.rules.dana(0.001)))
     while execution.position < made.groups:
         execution.advance()
     assert sorted(execution.shards[0].owns) == [0, 2]

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 
 import tardigrad as tg
-from tardigrad.core.layout import Layout, Sharding
+from tardigrad.core.layout import Layout
 from tardigrad.engine import Tick
 from tardigrad.engine.choose import WORTH_COMPILING
-from tardigrad.engine.fast import build, stream, waiting
-from tardigrad.engine.fast.lookahead import just_in_time
-from tardigrad.engine.fast.memory import GIB, machine_bytes, predicted_bytes
-from tardigrad.engine.fast.slots import assign_slots
-from tardigrad.engine.fast.waiting import place_views
+from tardigrad.engine.fast import build_on_cpu, cpu_stream, view_places
+from tardigrad.engine.fast.batches import just_in_time
+from tardigrad.engine.fast.view_places import assign_slots, in_blocks_or_slots
+from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import cpp
+from tardigrad.engine.memory import GIB, machine_bytes, predicted_bytes
 from tardigrad.rules import Now, Optimizer, Rule, Signal
 from tardigrad.tasks import ModuleTask, quadratic
 from tardigrad.tasks.module import initialised
@@ -81,11 +81,11 @@ def test_however_views_wait_the_bits_are_the_same(
     policy, cluster, _ = POLICY_CASES[name]
     schedule = tg.schedule(policy, cluster, updates=UPDATES, seed=6)
     found = {}
-    monkeypatch.setattr(stream, "DRAWN", 5)  # batches begin and end anywhere in what is drawn
+    monkeypatch.setattr(cpu_stream, "DRAWN", 5)  # batches begin and end anywhere in what is drawn
     for room in (0.0, 100.0):
-        placed = partial(waiting.place_views, room=room, small_bytes=0)
+        placed = partial(view_places.in_blocks_or_slots, room=room, small_bytes=0)
         assert (placed(schedule, just_in_time(schedule, CHUNK), 8).blocks is None) == (room == 0)
-        monkeypatch.setattr(build, "place_views", placed)
+        monkeypatch.setattr(build_on_cpu, "in_blocks_or_slots", placed)
         found[room] = run(schedule, RULE_CASES[rule], "fast")
     general = run(schedule, RULE_CASES[rule], "fast", evaluation=tg.Evaluation(measures=["gap"]))
     for other in (found[0.0], general):
@@ -288,10 +288,9 @@ def test_ten_thousand_workers_of_the_mnist_perceptron_fit_ten_gib() -> None:
     batches = just_in_time(schedule, 16)
     slots = assign_slots(schedule, batches, 0).count
     assert slots <= 10_001
-    sharding = Sharding.divide(on.layout)
     for rule in (tg.rules.fasgd(0.01), tg.rules.gap_aware(0.01)):
-        for rows in (slots, place_views(schedule, batches, 4 * 159_040).count):
-            needed = predicted_bytes(schedule, on, rule, sharding, [rows], 16)
+        for rows in (slots, in_blocks_or_slots(schedule, batches, 4 * 159_040).count):
+            needed = predicted_bytes(Job.on_one_shard(schedule, on, rule), [rows], 16)
             assert 5.9 * GIB < needed < 10 * GIB
 
 

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 import tardigrad as tg
-from tardigrad.engine.fast.gradients import Batched, NotBatchable, check_batchable
+from tardigrad.engine.fast.gradients import Batched, check_batchable
+from tardigrad.engine.job import Job
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.tasks import Turn
 from tests.engine.fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 
@@ -42,7 +44,7 @@ def test_every_gradient_at_the_same_view(count: int, batch_norm: bool) -> None:
     rows = np.array([3, 9, 0, 5, 12, 17, 6][:count])
     rule = tg.rules.sgd(lr=0.1)
     check_batchable(on, rule)
-    pieces = Batched(schedule, on, rule, [CHUNK])(views, rows)
+    pieces = Batched(Job.on_one_shard(schedule, on, rule), [CHUNK])(views, rows)
     grads = torch.cat([piece.grads for piece in pieces])
     losses = torch.cat([piece.losses for piece in pieces])
     for i, row in enumerate(rows.tolist()):
@@ -131,7 +133,7 @@ def test_what_cannot_be_batched_goes_one_by_one_and_says_so(kind: str) -> None:
     on: Any = task(dropout=True)
     if kind == "function":
         on = tg.FunctionTask(torch.ones(7, dtype=torch.float64), lambda view, worker, step: view)
-    with pytest.raises(NotBatchable):
+    with pytest.raises(Unsuited):
         check_batchable(on, RULE_CASES["fasgd"])
     exact = run(schedule, RULE_CASES["fasgd"], "exact", task=on)
     fast = run(schedule, RULE_CASES["fasgd"], "fast", task=on, say=lines.append)

@@ -12,8 +12,9 @@ import tardigrad as tg
 from tardigrad.core.layout import Layout
 from tardigrad.engine.execute import prepare
 from tardigrad.engine.fast import groups
+from tardigrad.engine.fast.cpu_stream import CpuStream
 from tardigrad.engine.fast.groups import first_of_each
-from tardigrad.engine.fast.stream import Stream
+from tardigrad.engine.job import Job
 from tardigrad.rules import Correction, Now, Push, Rule, Sgd, Signal
 from tardigrad.tasks import TASKS, Data, ModuleTask, Split, Turn
 from tardigrad.tasks.module import initialised
@@ -30,7 +31,7 @@ def test_a_round_as_one_batch_follows_the_exact_executor(rule: str, policy: Any)
     made = prepare(schedule, task(), RULE_CASES[rule], "fast", say=said.append)
     exact = run(schedule, RULE_CASES[rule], "exact", evaluation=30)
     fast = run(schedule, RULE_CASES[rule], "fast", evaluation=30)
-    if isinstance(made, Stream):
+    if isinstance(made, CpuStream):
         assert any("as one of all their samples" in line for line in said)
     else:
         assert not RULE_CASES[rule].takes_means
@@ -59,8 +60,8 @@ def test_a_class_that_comes_late_and_weighs_more_is_not_overlooked() -> None:
     targets[rare] = 2
     data = Data(Split(of.data.train.inputs, targets))
     other = ModuleTask(of.module, weighted, data, 5, dtype="float64")
-    assert first_of_each(schedule, of, RULE_CASES["sgd"]) is not None
-    assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
+    assert first_of_each(Job.on_one_shard(schedule, of, RULE_CASES["sgd"])) is not None
+    assert first_of_each(Job.on_one_shard(schedule, other, RULE_CASES["sgd"])) is None
     assert close_to_exact(schedule, RULE_CASES["sgd"], other)
 
 
@@ -69,7 +70,10 @@ def test_a_class_that_comes_late_and_weighs_more_is_not_overlooked() -> None:
 )
 def test_a_loss_of_ones_own_leaves_the_round_as_it_is(loss: Any) -> None:
     other = ModuleTask(task().module, loss, task().data, 5, dtype="float64")
-    assert first_of_each(tg.schedule(*SYNC, updates=10), other, RULE_CASES["sgd"]) is None
+    assert (
+        first_of_each(Job.on_one_shard(tg.schedule(*SYNC, updates=10), other, RULE_CASES["sgd"]))
+        is None
+    )
 
 
 class Centred(nn.Module):
@@ -86,7 +90,7 @@ class Centred(nn.Module):
 def test_a_model_whose_samples_see_each_other_leaves_the_round_as_it_is() -> None:
     other = ModuleTask(initialised(Centred, 0), "cross_entropy", task().data, 5, dtype="float64")
     schedule = tg.schedule(*SYNC, updates=40)
-    assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
+    assert first_of_each(Job.on_one_shard(schedule, other, RULE_CASES["sgd"])) is None
     assert close_to_exact(schedule, RULE_CASES["sgd"], other)
 
 
@@ -103,7 +107,7 @@ def test_targets_that_broadcast_against_outputs_leave_the_round_as_it_is() -> No
     for targets, merges in ((inputs[:, :1], True), (inputs[:, 0], False)):
         data = Data(Split(inputs, targets))
         other = ModuleTask(nn.Linear(12, 1), "mse", data, 5, dtype="float64")
-        found = first_of_each(schedule, other, RULE_CASES["sgd"])
+        found = first_of_each(Job.on_one_shard(schedule, other, RULE_CASES["sgd"]))
         assert (found is not None) == merges
 
 
@@ -124,7 +128,7 @@ def test_a_rule_that_differs_for_large_gradients_alone_is_not_overlooked() -> No
     schedule = tg.schedule(*SYNC, updates=40)
     grads = [large.gradient(large.start(), Turn(w, 0, w)).grad for w in range(4)]
     assert any(grad.abs().max() > 1e6 for grad in grads)
-    assert first_of_each(schedule, large, rule) is None
+    assert first_of_each(Job.on_one_shard(schedule, large, rule)) is None
     assert close_to_exact(schedule, rule, large)
 
 
@@ -135,7 +139,7 @@ def test_samples_that_the_loss_leaves_out_leave_the_round_as_it_is() -> None:
     data = Data(Split(of.data.train.inputs, labels))
     other = ModuleTask(of.module, "cross_entropy", data, 5, dtype="float64")
     schedule = tg.schedule(*SYNC, updates=60)
-    assert first_of_each(schedule, other, RULE_CASES["sgd"]) is None
+    assert first_of_each(Job.on_one_shard(schedule, other, RULE_CASES["sgd"])) is None
     assert close_to_exact(schedule, RULE_CASES["sgd"], other)
 
 
@@ -160,22 +164,24 @@ def test_a_model_of_one_batch_size_is_batched_round_by_round() -> None:
 def test_other_groups_are_left_as_they_are(name: str) -> None:
     policy, cluster, shards = POLICY_CASES[name]
     schedule = tg.schedule(policy, cluster, updates=60, shards=shards, seed=1)
-    assert first_of_each(schedule, task(), RULE_CASES["sgd"]) is None
+    assert first_of_each(Job.on_one_shard(schedule, task(), RULE_CASES["sgd"])) is None
 
 
 def test_a_group_is_named_by_its_first(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = tg.schedule(*SYNC, updates=10)
-    found = first_of_each(schedule, task(), RULE_CASES["sgd"])
+    found = first_of_each(Job.on_one_shard(schedule, task(), RULE_CASES["sgd"]))
     assert found is not None
     assert np.array_equal(found.group_rows, schedule.group_rows[::4])
     assert found.updates == schedule.updates
     monkeypatch.setattr(groups, "MOST_BYTES", 4 * 5 * 12 * 8 - 1)
-    assert first_of_each(schedule, task(), RULE_CASES["sgd"]) is None
+    assert first_of_each(Job.on_one_shard(schedule, task(), RULE_CASES["sgd"])) is None
 
 
 def test_what_has_statistics_is_left_as_it_is() -> None:
     schedule = tg.schedule(*SYNC, updates=10)
-    assert first_of_each(schedule, task(batch_norm=True), RULE_CASES["sgd"]) is None
+    assert (
+        first_of_each(Job.on_one_shard(schedule, task(batch_norm=True), RULE_CASES["sgd"])) is None
+    )
 
 
 def test_a_group_that_diverges_is_told() -> None:

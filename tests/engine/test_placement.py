@@ -6,11 +6,12 @@ import torch
 
 import tardigrad as tg
 from tardigrad.core.trees import named
-from tardigrad.engine.fast.lookahead import in_stages
-from tardigrad.engine.fast.tables import Placement, comes_twice, fits_stages, scalar_table
+from tardigrad.engine.fast.batches import look_ahead
+from tardigrad.engine.fast.coefficients import scalar_table
+from tardigrad.engine.fast.requirements import comes_twice, why_not_staged
+from tardigrad.engine.fast.view_places import in_stages
+from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import CppKernel, trace
-from tardigrad.rules import Rule
-from tardigrad.scheduling import Schedule
 
 SIZE = 50
 DIAGONAL = torch.linspace(0.5, 1.5, SIZE, dtype=torch.float64)
@@ -20,31 +21,32 @@ def gradient(view: torch.Tensor, worker: int, step: int) -> torch.Tensor:
     return DIAGONAL * torch.sin(view + 0.1 * worker) + 0.01 * step
 
 
-def staged(schedule: Schedule, rule: Rule, theta: torch.Tensor) -> torch.Tensor:
+def staged(job: Job) -> torch.Tensor:
     """What the GPU does with the tables, one gradient at a time."""
-    batches = in_stages(schedule)
-    place = Placement(schedule, batches)
+    schedule, rule, theta = job.schedule, job.rule, job.task.start()
+    batches = look_ahead(schedule)
+    place, stage = in_stages(schedule, batches), batches.largest
     program = trace(rule, theta.dtype)
     kernel = CppKernel(program, theta.dtype)
     states = [t for t in named(rule.start(theta, None), "").values() if t.numel()]  # type: ignore[arg-type]
     own = named(rule.start_own(theta, None), "").values()  # type: ignore[arg-type]
     owns = [t.repeat(schedule.workers, 1) for t in own]
     # NaN wherever nothing was placed: reading it would show.
-    views = torch.full((place.size, SIZE), torch.nan, dtype=theta.dtype)
-    views[: 2 * place.stage] = theta
+    views = torch.full((place.count, SIZE), torch.nan, dtype=theta.dtype)
+    views[: 2 * stage] = theta
     grads = torch.full_like(views, torch.nan)
-    table = program.scalars.table(scalar_table(schedule, rule, 1, 0))
-    rows = torch.from_numpy(place.rows)
+    table = program.scalars.table(scalar_table(job))
+    rows = place.table.on(theta.device)
     theta = theta.clone()
     for b in range(batches.count):
         for i, row in enumerate(batches.of(b).tolist()):
-            at = (b % 2) * place.stage + i
+            at = (b % 2) * stage + i
             grads[at] = gradient(views[at], int(schedule.worker[row]), int(schedule.step[row]))
         begin, end = int(batches.window[b]), int(batches.window[b + 1])
         kernel.run(theta, states, owns, [grads], views, rows, table, begin, end)
         for source, target in place.moves[b].tolist():
             grads[target], views[target] = grads[source], views[source]
-        grads[(b % 2) * place.stage :][: place.stage] = torch.nan
+        grads[(b % 2) * stage :][:stage] = torch.nan
     return theta
 
 
@@ -62,10 +64,11 @@ def staged(schedule: Schedule, rule: Rule, theta: torch.Tensor) -> torch.Tensor:
 def test_staged_buffers_follow_the_exact_executor(rule: str, cluster: tg.Gamma) -> None:
     theta = torch.linspace(-1, 1, SIZE, dtype=torch.float64)
     schedule = tg.schedule(tg.Async(), cluster, updates=60, seed=3)
-    assert fits_stages(schedule) is None
+    assert why_not_staged(schedule) is None
     made = tg.rules.RULES[rule](lr=0.02)
-    exact = tg.execute(schedule, tg.FunctionTask(theta, gradient), made, engine="exact")
-    assert (staged(schedule, made, theta) - exact.params).abs().max() <= 1e-9
+    job = Job.on_one_shard(schedule, tg.FunctionTask(theta, gradient), made)
+    exact = tg.execute(schedule, job.task, made, engine="exact")
+    assert (staged(job) - exact.params).abs().max() <= 1e-9
 
 
 @pytest.mark.parametrize(
@@ -79,19 +82,20 @@ def test_staged_buffers_follow_the_exact_executor(rule: str, cluster: tg.Gamma) 
 )
 def test_what_does_not_fit_is_named(policy: tg.Async, shards: int, why: str | None) -> None:
     schedule = tg.schedule(policy, tg.Gamma(workers=6), updates=50, shards=shards)
-    found = fits_stages(schedule)
+    found = why_not_staged(schedule)
     assert found is None if why is None else why in str(found)
 
 
 def test_the_pool_is_no_larger_than_the_workers() -> None:
     schedule = tg.schedule(tg.Async(), tg.Dispatcher(workers=32), updates=2000)
-    place = Placement(schedule, in_stages(schedule))
-    assert place.size <= 2 * place.stage + 32
-    assert np.unique(place.rows[:, 2]).max() < 32
+    batches = look_ahead(schedule)
+    place = in_stages(schedule, batches)
+    assert place.count <= 2 * batches.largest + 32
+    assert np.unique(place.table.own).max() < 32
 
 
 def test_a_worker_that_comes_twice_in_a_window_is_found() -> None:
     once = tg.schedule(tg.Async(), tg.Gamma(workers=6), updates=200)
     twice = tg.schedule(tg.Async(wait=False), tg.Gamma(workers=6), updates=200)
-    assert comes_twice(once, in_stages(once)) is None
-    assert "twice in one window" in str(comes_twice(twice, in_stages(twice)))
+    assert comes_twice(once, look_ahead(once)) is None
+    assert "twice in one window" in str(comes_twice(twice, look_ahead(twice)))

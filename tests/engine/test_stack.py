@@ -1,6 +1,7 @@
 """Stacked replicas: each is its single run, and one that diverges leaves the others alone."""
 
 import copy
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -9,15 +10,17 @@ import torch
 import tardigrad as tg
 from tardigrad.bench.loops import perceptron
 from tardigrad.engine.execute import drive
-from tardigrad.engine.fast.cuda import CudaGraphs
+from tardigrad.engine.fast.build_stack import check_stackable, stack_on_device, stacked_bytes
+from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.fast.cuda_single import CudaSingle
 from tardigrad.engine.fast.on_device import OnDevice
-from tardigrad.engine.fast.replicas import Stacking, by_kernel
-from tardigrad.engine.fast.stack import Stack, check_stackable, stack_on_device, stacked_bytes
-from tardigrad.engine.fast.suited import Unsuited
+from tardigrad.engine.fast.stack import Replica, Stack
+from tardigrad.engine.fast.stacking import Stacking, by_kernel
+from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import trace
 from tardigrad.engine.run import Diverged, Run
 from tardigrad.engine.together import drive_together
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
 from tardigrad.tasks import Data, ModuleTask, Split, Task
 from tardigrad.tasks.module import initialised
@@ -63,10 +66,13 @@ def points(device: str = "cpu", dtype: str = "float64") -> tuple[list[ModuleTask
     return [t for t, _ in pairs], [r for _, r in pairs]
 
 
-def captured(
-    schedule: tg.Schedule, tasks: Sequence[ModuleTask], rules: Sequence[Rule]
-) -> CudaGraphs:
-    graphs = CudaGraphs(schedule, tasks, rules)
+def jobs_of(schedule: tg.Schedule, tasks: Sequence[ModuleTask], rules: Sequence[Rule]) -> list[Job]:
+    pairs = zip(tasks, rules, strict=True)
+    return [Job.on_one_shard(schedule, task, rule) for task, rule in pairs]
+
+
+def captured(jobs: Sequence[Job]) -> CudaGraphs:
+    graphs = CudaGraphs(jobs)
     graphs.prepare()
     return graphs
 
@@ -86,12 +92,12 @@ def same_history(one: Run, other: Run, within: float = 0.0) -> None:
 def test_each_replica_is_its_single_run(name: str) -> None:
     schedule = tg.schedule(*SCHEDULES[name], updates=60, seed=3)
     tasks, rules = points()
-    found = drive_together(Stack(captured(schedule, tasks, rules)), 25)
+    found = drive_together(Stack(captured(jobs_of(schedule, tasks, rules))), 25)
     ends = []
     for of, rule, mine in zip(tasks, rules, found, strict=True):
         assert isinstance(mine, Run)
         exact = tg.execute(schedule, of, rule, "exact", evaluation=25)
-        single = drive(OnDevice(captured(schedule, [of], [rule])), 25)
+        single = drive(Replica(captured(jobs_of(schedule, [of], [rule]))), 25)
         for other in (exact, single):
             assert (mine.params - other.params).abs().max() <= 1e-11
             same_history(mine, other, 1e-9)
@@ -109,8 +115,8 @@ def test_fed_the_same_gradients_the_updates_have_the_same_bits() -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=5), updates=40)
     of = seeded(0, dtype="float32")
     rules = [tg.rules.gap_aware(lr=0.01), RULE_CASES["adam"], tg.rules.gap_aware(lr=0.03)]
-    stacked = captured(schedule, [of] * 3, rules)
-    singles = [captured(schedule, [of], [rule]) for rule in rules]
+    stacked = captured(jobs_of(schedule, [of] * 3, rules))
+    singles = [captured(jobs_of(schedule, [of], [rule])) for rule in rules]
     draw = torch.Generator().manual_seed(0)
 
     def computed(graphs: CudaGraphs, grads: torch.Tensor) -> None:
@@ -125,8 +131,8 @@ def test_fed_the_same_gradients_the_updates_have_the_same_bits() -> None:
             graphs._apply(begin, end)
             graphs._finish()
     for i, single in enumerate(singles):
-        assert torch.equal(stacked.params_of(i), single.params)
-    assert not torch.equal(stacked.params_of(0), stacked.params_of(2))
+        assert torch.equal(stacked.numbers_of(i).theta, single.numbers_of(0).theta)
+    assert not torch.equal(stacked.numbers_of(0).theta, stacked.numbers_of(2).theta)
 
 
 @pytest.mark.usefixtures("eager")
@@ -134,9 +140,9 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
     of = seeded(0)
     rules = [tg.rules.sgd(lr=0.05), tg.rules.sgd(lr=1e200), tg.rules.adam(lr=0.01)]
-    good, bad, also = drive_together(Stack(captured(schedule, [of] * 3, rules)), 20)
+    good, bad, also = drive_together(Stack(captured(jobs_of(schedule, [of] * 3, rules))), 20)
     with pytest.raises(Diverged) as single:
-        drive(OnDevice(captured(schedule, [of], [rules[1]])), 20)
+        drive(Replica(captured(jobs_of(schedule, [of], [rules[1]]))), 20)
     assert isinstance(bad, Diverged)
     assert (str(bad), bad.update) == (str(single.value), single.value.update)
     for run, rule in ((good, rules[0]), (also, rules[2])):
@@ -144,7 +150,7 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
         exact = tg.execute(schedule, of, rule, "exact", evaluation=20)
         assert (run.params - exact.params).abs().max() <= 1e-11
         same_history(run, exact, 1e-9)
-    everything = drive_together(Stack(captured(schedule, [of] * 2, [rules[1]] * 2)), 20)
+    everything = drive_together(Stack(captured(jobs_of(schedule, [of] * 2, [rules[1]] * 2))), 20)
     assert all(isinstance(end, Diverged) for end in everything)
 
 
@@ -154,12 +160,38 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
 def test_one_graph_per_gradient_follows_the_exact_executor(name: str, batch_norm: bool) -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=90)
     of, rule = task(batch_norm=batch_norm), RULE_CASES[name]
-    single = drive(OnDevice(CudaSingle(schedule, of, rule)), 40)
+    single = drive(CudaSingle(Job.on_one_shard(schedule, of, rule)), 40)
     exact = tg.execute(schedule, of, rule, "exact", evaluation=40)
     assert (single.params - exact.params).abs().max() <= 1e-9
     same_history(single, exact, 1e-9)
     for mine, theirs in zip(single.buffers, exact.buffers, strict=True):
         assert (mine - theirs).abs().max() <= 1e-9 * theirs.abs().max()
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_checkpoint_goes_on_where_it_was_and_another_types_is_refused(batched: bool) -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
+
+    def made(dtype: str) -> OnDevice:
+        job = Job.on_one_shard(schedule, seeded(0, dtype=dtype), RULE_CASES["dana_ga"])
+        return Replica(captured([job])) if batched else CudaSingle(job)
+
+    whole, begun = made("float64"), made("float64")
+    whole.advance_to(60)
+    begun.advance_to(23)
+    tensors = {name: t.clone() for name, t in begun.tensors().items()}
+    saved = tensors, json.loads(json.dumps(begun.facts()))
+    begun.advance_to(60)
+    again = made("float64")
+    again.restore(*saved)
+    assert (again.position, again.samples) == (23, 23 * 5)
+    again.advance_to(60)
+    for one in (begun, again):
+        assert torch.equal(one.params, whole.params)
+        assert one.history.loss == whole.history.loss
+    with pytest.raises(ValueError, match=r"another rule or task \(.* differs\)"):
+        made("float32").restore(*saved)
 
 
 def test_replicas_begin_blocks_and_one_alone_is_not_padded() -> None:
@@ -169,7 +201,7 @@ def test_replicas_begin_blocks_and_one_alone_is_not_padded() -> None:
     assert several.stride == 512
     assert len(placed) == several.row == 3 * 512
     for i, vector in enumerate(vectors):
-        assert torch.equal(several.take(placed, i), vector)
+        assert torch.equal(several.of(placed, i), vector)
         assert not placed[i * 512 + 300 : (i + 1) * 512].any()
     one = Stacking(300)
     assert torch.equal(one.place(vectors[:1]), vectors[0])
@@ -224,8 +256,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is n
 def test_on_the_gpu_each_replica_is_its_single_run(name: str) -> None:
     schedule = tg.schedule(*SCHEDULES[name], updates=200, seed=3)
     tasks, rules = points("cuda")
-    modules = check_stackable(schedule, tasks, rules)
-    found = drive_together(stack_on_device(schedule, modules, rules), 70)
+    found = drive_together(stack_on_device(check_stackable(schedule, tasks, rules)), 70)
     for of, rule, mine in zip(tasks, rules, found, strict=True):
         assert isinstance(mine, Run)
         single = tg.execute(schedule, of, rule, "fast", evaluation=70)
@@ -239,8 +270,9 @@ def test_on_the_gpu_a_stack_takes_what_its_bytes_say() -> None:
     of, (_, rules) = perceptron(4, "cuda"), points()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    stack = stack_on_device(schedule, [of] * len(rules), rules)
+    jobs = jobs_of(schedule, [of] * len(rules), rules)
+    stack = stack_on_device(jobs)
     stack.advance_to(2000)
     taken = torch.cuda.max_memory_allocated() - before
-    told = len(rules) * stacked_bytes(schedule, of, rules)
+    told = len(rules) * stacked_bytes(jobs)
     assert 0.5 * told <= taken <= 1.5 * told

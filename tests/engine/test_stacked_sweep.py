@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tardigrad.engine.fast import stack
+from tardigrad.engine.fast import build_stack
 from tardigrad.experiment import Outcome, points, read_toml, sweep
 from tests.engine.eager_graphs import eager  # noqa: F401
 
@@ -75,7 +75,7 @@ def test_stacked_points_come_to_what_single_ones_do(file: Path) -> None:
 
 @pytest.mark.usefixtures("eager", "as_if_on_a_gpu")
 def test_a_stack_is_cut_to_what_memory_holds(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack, "stacked_bytes", lambda *of: 2**30)
+    monkeypatch.setattr(build_stack, "stacked_bytes", lambda *of: 2**30)
     axes = ("rule.lr=[0.01,0.02,0.03,0.04,0.05]",)
     found, said = done(file, *axes, "memory_gib=3.5")
     assert said == ["5 points share a schedule and a model: stacked on the GPU, 3 at a time"]

@@ -16,7 +16,7 @@ import torch
 from tardigrad.core import keys
 from tardigrad.core.layout import Sharding
 from tardigrad.policies import Policy
-from tardigrad.protocol.calls import LeaveWorker, SaveCut, ShardCall
+from tardigrad.protocol.calls import LeaveWorker, OpenShard, SaveCut, ShardCall
 from tardigrad.protocol.messages import FromShard, FromWorker, Hello, PushHeader, TimerSet
 from tardigrad.protocol.worker_session import (
     Compute,
@@ -67,6 +67,8 @@ class SmallRun:
             )
             for worker in range(setup.workers)
         }
+        for shard in self.shards:
+            shard.call(OpenShard(), 0.0)
         self.happened = 0
         """Events at shards."""
         self._look = look or (lambda run: None)

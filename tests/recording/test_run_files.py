@@ -216,12 +216,11 @@ def test_a_cut_counts_as_long_as_the_logs_reach_it(disk: FolderDisk, tmp_path: P
     longer = head + len(entry(1))
     disk.append(log_name(0, 1), entry(1))
     finish_cut(disk, 1, [CutPlace(1, longer)])
-    assert newest_cut(disk, [read_story(disk, 0)]) == FoundCut([cut_name(1, 0, 1)], [2])
+    assert newest_cut(disk, [read_story(disk, 0)]) == FoundCut([cut_name(1, 0, epoch=1)], [2])
     disk.close()
     os.truncate(tmp_path / log_name(0, 1), longer - 1)
     found = newest_cut(disk, [read_story(disk, 0)])
-    assert found is not None
-    assert found == FoundCut([cut_name(0, 0, 1)], [1])
+    assert found == FoundCut([cut_name(0, 0, epoch=1)], [1])
 
 
 def test_a_cut_of_a_process_that_does_not_count_is_passed_over(disk: FolderDisk) -> None:
@@ -231,8 +230,7 @@ def test_a_cut_of_a_process_that_does_not_count_is_passed_over(disk: FolderDisk)
     finish_cut(disk, 1, [CutPlace(2, deposed)])
     write_log(disk, Opening(0, 3, 1, first), entry(1))
     found = newest_cut(disk, [read_story(disk, 0)])
-    assert found is not None
-    assert found == FoundCut([cut_name(0, 0, 1)], [1])
+    assert found == FoundCut([cut_name(0, 0, epoch=1)], [1])
     disk.close()
 
 

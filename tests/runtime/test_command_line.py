@@ -4,19 +4,22 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from tardigrad.runtime.standing import ShardStatus, Where
 
 import tardigrad as tg
 from tardigrad.cli import main
 from tardigrad.cli.live import tables
 from tardigrad.experiment import Spec, compare_real, run_on_ray
 from tardigrad.experiment.real import message_s
+from tardigrad.policies import Policy
 from tardigrad.recording.folder import RunFolder
-from tardigrad.runtime import Live
+from tardigrad.runtime import ActorPool, Live
+from tardigrad.runtime.shard_shell import LiveShard
+from tardigrad.runtime.worker_shell import LiveWorker
 
 SPEC = """
 updates = 40
@@ -40,13 +43,15 @@ mean_s = 0.03
 
 
 @pytest.fixture
-def file(tmp_path, monkeypatch):
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "real.toml").write_text(SPEC)
     return tmp_path / "real.toml"
 
 
-def cli(monkeypatch, capsys, *words):
+def cli(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[int, Any]:
     monkeypatch.setattr(sys, "argv", ["tardigrad", *words])
     code = 0
     try:
@@ -57,8 +62,11 @@ def cli(monkeypatch, capsys, *words):
 
 
 def test_one_file_runs_simulated_and_real_and_what_was_real_is_replayed(
-    file, ray_here, monkeypatch, capsys
-):
+    file: Path,
+    ray_here: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     code, _ = cli(monkeypatch, capsys, "run", "real.toml")
     assert code == 0
     code, said = cli(monkeypatch, capsys, "run", "real.toml", "--on", "ray", "--out", "real")
@@ -94,34 +102,40 @@ def test_one_file_runs_simulated_and_real_and_what_was_real_is_replayed(
     assert all(torch.isfinite(tensor).all() for tensor in params.values())
 
 
-def test_a_simulated_run_is_not_replayed(file, monkeypatch, capsys):
+def test_a_simulated_run_is_not_replayed(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     cli(monkeypatch, capsys, "run", "real.toml")
     code, said = cli(monkeypatch, capsys, "replay", "runs/real")
     assert code == 2
     assert "holds no run on Ray" in said.err
 
 
-def test_options_of_ray_need_ray(file, monkeypatch, capsys):
+def test_options_of_ray_need_ray(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, said = cli(monkeypatch, capsys, "run", "real.toml", "--impose")
     assert code == 2
     assert "add --on ray" in said.err
 
 
-def test_measures_are_refused(file, tmp_path):
+def test_measures_are_refused(file: Path, tmp_path: Path) -> None:
     spec = Spec.load(file, ['measures=["gap"]'])
     with pytest.raises(ValueError, match=r"measures .* leave them out"):
         run_on_ray(spec, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_wall_time_counts_from_the_beginning_of_a_resumed_run(file, tmp_path, monkeypatch):
+def test_wall_time_counts_from_the_beginning_of_a_resumed_run(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = Spec.load(file)
     folder = RunFolder.create(tmp_path / "out", spec.toml(), None)
     (folder.path / "ray").mkdir()
     record = {"format": "tardigrad-ray-1", "began_s": time.time() - 1000, "finished": True}
     (folder.path / "ray/record.json").write_text(json.dumps(record))
 
-    def trained(task, rule, policy, **options):
+    def trained(task: Any, rule: Any, policy: Any, **options: Any) -> tg.Run:
         assert options["checkpoints"].resume
         return tg.simulate(task, rule, policy, spec.make_cluster(), updates=40, shards=2)
 
@@ -130,9 +144,11 @@ def test_wall_time_counts_from_the_beginning_of_a_resumed_run(file, tmp_path, mo
     assert 1000 <= folder.summary()["wall_s"] < 1600
 
 
-def test_compare_real_sets_prediction_beside_measurement(file, tmp_path, crew):
-    found = compare_real(Spec.load(file), tmp_path / "out", crew=crew)
-    rows = {row[0]: row for row in found.rows}
+def test_compare_real_sets_prediction_beside_measurement(
+    file: Path, tmp_path: Path, pool: ActorPool
+) -> None:
+    found = compare_real(Spec.load(file), tmp_path / "out", pool=pool)
+    rows: dict[str, Any] = {str(row[0]): row for row in found.rows}
     rates = rows["gradients per second"]
     assert 0.2 < rates[4] < 1.1
     assert rates[2] < rates[1]  # messages take time
@@ -147,28 +163,27 @@ def test_compare_real_sets_prediction_beside_measurement(file, tmp_path, crew):
     [tg.Async(), tg.Async(wait=False), tg.Sync(), tg.Partial(push=3, push_timeout_s=2.0)],
     ids=str,
 )
-def test_the_time_of_messages_is_read_from_a_schedule(policy):
+def test_the_time_of_messages_is_read_from_a_schedule(policy: Policy) -> None:
     network = tg.Network(latency_s=0.25)
     cluster = tg.Gamma(workers=4, mean_s=10.0, network=network)
     assert message_s(tg.schedule(policy, cluster, updates=40)) == pytest.approx(0.25)
 
 
-def test_only_step_times_can_be_imposed(file, tmp_path, crew):
+def test_only_step_times_can_be_imposed(file: Path, tmp_path: Path, pool: ActorPool) -> None:
     spec = Spec.load(file, ["cluster.network.latency_s=0.01"])
     with pytest.raises(ValueError, match="only a cluster's step times can be imposed"):
-        compare_real(spec, tmp_path / "out", crew=crew)
+        compare_real(spec, tmp_path / "out", pool=pool)
 
 
-def test_the_live_table_tells_of_every_worker_and_shard():
-    status = ShardStatus(
-        30, 2, 4_000_000, 8_000_000, {0: 9, 1: 20}, {1: 3}, {0: (9, 18), 1: (20, 0)}
-    )
+def test_the_live_table_tells_of_every_worker_and_shard() -> None:
+    status = LiveShard(30, 2, 4_000_000, 8_000_000, {0: 9, 1: 20}, {1: 3}, {0: (9, 18), 1: (20, 0)})
     both = [status, status]
-    first = Live(1.0, both, {0: Where(False, 0, (0,), 0, 0.0, 0)})
+    first = Live(1.0, both, {0: LiveWorker(False, 0, 0, 0.0, 0)})
     live = Live(
-        3.0, both, {0: Where(True, 9, (9,), 10, 1.0, 0), 1: Where(True, 20, (20,), 20, 2.0, 0)}
+        3.0, both, {0: LiveWorker(True, 10, 10, 1.0, 0), 1: LiveWorker(True, 20, 20, 2.0, 0)}
     )
-    workers, _, shards = tables(live, first, 60).renderables
+    shown: list[Any] = list(tables(live, first, 60).renderables)
+    workers, _, shards = shown
     assert workers.rows == [
         ("0", "10", "5.0", "2.0", "50%", "0"),
         ("1", "20", "10.0", "0.0", "0%", "3"),

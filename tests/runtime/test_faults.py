@@ -7,17 +7,19 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import ray
 import torch
-from run_checks import assert_nothing_lost_or_twice, assert_replays
 
 import tardigrad as tg
 from tardigrad import rules
-from tardigrad.runtime import fail_at, train
-from tardigrad.runtime.driver import Driver
+from tardigrad.policies import Policy
+from tardigrad.recording.cuts import cut_numbers
+from tardigrad.recording.disk import FolderDisk
+from tardigrad.runtime import ActorPool, fail_at, train
+from tardigrad.runtime.faults import Fault
 from tardigrad.tasks import TASKS
+from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays, updates_logged
 
 TASK = TASKS["logistic_regression"]()
 RULE = rules.RULES["dana_ga"](lr=0.02)
@@ -28,13 +30,31 @@ WORKER_MOMENTS = ["before_push", "between_pushes", "after_push"]
 SHARD_MOMENTS = ["before_log", "before_release", "after_release"]
 
 
-def survive(crew, folder, policy, faults, updates=80, cut_every=0):
+def have_ready(pool: ActorPool, workers: int) -> None:
+    """Starting an actor may take longer than a run."""
+    actors = [pool.take("worker") for _ in range(workers)]
+    ray.get([actor.__ray_ready__.remote() for actor in actors])
+    for actor in actors:
+        pool.give_back(actor)
+
+
+def survive(
+    pool: ActorPool,
+    folder: Path,
+    policy: Policy,
+    faults: list[Fault],
+    updates: int = 80,
+    cut_every: int = 0,
+) -> tg.Run:
+    said: list[str] = []
     run = train(
         TASK, RULE, policy, workers=3, shards=2, updates=updates,
         checkpoints=tg.Checkpoints(folder, cut_every),
-        processes=tg.Processes(crew=crew, digest_every=10),
-        scenario=tg.Scenario(impose=TIMES, faults=faults),
+        processes=tg.Processes(pool=pool, digest_every=10),
+        scenario=tg.Scenario(impose=TIMES, faults=faults), say=said.append,
     )  # fmt: skip
+    for kind, number, *_ in faults:
+        assert any(line.startswith(f"{kind} {number} died (") for line in said)
     assert_replays(run, TASK, RULE, updates)
     came = assert_nothing_lost_or_twice(folder, 2, updates)
     if not isinstance(policy, tg.Partial):  # under which a shard may be rounds behind at the end
@@ -42,57 +62,37 @@ def survive(crew, folder, policy, faults, updates=80, cut_every=0):
     return run
 
 
-def test_a_killed_worker_is_replaced(crew, tmp_path):
+def test_a_killed_worker_is_replaced(pool: ActorPool, tmp_path: Path) -> None:
     """Between its pushes, so that one shard has the gradient and the other has not."""
-    run = survive(crew, tmp_path, tg.Sync(), [fail_at(worker=1, step=5)])
+    run = survive(pool, tmp_path, tg.Sync(), [fail_at(worker=1, step=5)])
     assert (run.schedule.applied == 80).all()  # nobody missed a round
 
 
-def test_a_killed_shard_comes_back_from_a_cut_and_the_logs(crew, tmp_path):
+def test_a_killed_shard_comes_back_from_a_cut_and_the_logs(pool: ActorPool, tmp_path: Path) -> None:
     faults = [fail_at(shard=0, version=43)]
-    survive(crew, tmp_path, tg.Async(), faults, updates=160, cut_every=20)
-    assert len(list(tmp_path.glob("cut-*/cut.json"))) == 2
+    survive(pool, tmp_path, tg.Async(), faults, updates=160, cut_every=20)
+    assert len(cut_numbers(FolderDisk(tmp_path))) == 2
 
 
-def test_a_worker_and_a_shard_die_together(crew, tmp_path):
+def test_a_worker_and_a_shard_die_together(pool: ActorPool, tmp_path: Path) -> None:
     faults = [fail_at(worker=2, step=7), fail_at(shard=1, version=20, moment="after_release")]
-    survive(crew, tmp_path, tg.StaleSynchronous(bound=2), faults)
+    survive(pool, tmp_path, tg.StaleSynchronous(bound=2), faults)
 
 
-def test_a_gradient_of_a_dead_worker_is_applied_long_after_it_was_replaced(crew, tmp_path):
+def test_a_gradient_of_a_dead_worker_is_applied_long_after_it_was_replaced(
+    pool: ActorPool, tmp_path: Path
+) -> None:
     """The others are so slow that its first gradient still waits at one shard by then; a spare
     actor replaces it at once."""
-    workers = [crew.take("worker") for _ in range(4)]
-    ray.get([worker.__ray_ready__.remote() for worker in workers])
-    for worker in workers:
-        crew.give_back(worker)
+    have_ready(pool, workers=4)
     slow = tg.Constant(workers=3, step_s=(0.01, 2.0, 2.0))
     run = train(
         TASK, RULE, tg.Sync(), workers=3, shards=2, updates=2,
-        checkpoints=tg.Checkpoints(tmp_path), processes=tg.Processes(crew=crew, digest_every=1),
+        checkpoints=tg.Checkpoints(tmp_path), processes=tg.Processes(pool=pool, digest_every=1),
         scenario=tg.Scenario(impose=slow, faults=[fail_at(worker=0, step=0)]),
     )  # fmt: skip
     assert_replays(run, TASK, RULE, 2)
     assert (run.schedule.applied == 2).all()
-
-
-def test_what_the_first_worker_does_reaches_the_last_that_is_set_to_work(
-    crew, tmp_path, monkeypatch
-):
-    """Worker 0's first push makes a version, which goes to everybody."""
-    connect = Driver._connect
-
-    def slow(driver, worker):
-        time.sleep(0.3)
-        return connect(driver, worker)
-
-    monkeypatch.setattr(Driver, "_connect", slow)
-    run = train(
-        TASK, RULE, tg.Partial(push=1, pull=0.5), workers=3, shards=2, updates=60,
-        checkpoints=tg.Checkpoints(tmp_path), processes=tg.Processes(crew=crew),
-        scenario=tg.Scenario(impose=tg.Constant(workers=3, step_s=0.02)),
-    )  # fmt: skip
-    assert np.bincount(run.schedule.worker).min() > 10
 
 
 @pytest.mark.stress
@@ -103,9 +103,11 @@ def test_what_the_first_worker_does_reaches_the_last_that_is_set_to_work(
     [tg.Async(), tg.Sync(), tg.Backup(1), tg.Partial(push=2, pull=0.5)],
     ids=lambda p: type(p).__name__,
 )
-def test_workers_die_at_every_moment(policy, moment, repetition, crew, tmp_path):
+def test_workers_die_at_every_moment(
+    policy: Policy, moment: str, repetition: int, pool: ActorPool, tmp_path: Path
+) -> None:
     faults = [fail_at(worker=repetition % 3, step=3 * repetition, moment=moment)]
-    survive(crew, tmp_path, policy, faults)
+    survive(pool, tmp_path, policy, faults)
 
 
 @pytest.mark.stress
@@ -116,9 +118,11 @@ def test_workers_die_at_every_moment(policy, moment, repetition, crew, tmp_path)
     [tg.Async(), tg.Sync(), tg.Partial(push=2, push_timeout_s=0.01, pull=0.5)],
     ids=lambda p: type(p).__name__,
 )
-def test_shards_die_at_every_moment(policy, moment, repetition, crew, tmp_path):
+def test_shards_die_at_every_moment(
+    policy: Policy, moment: str, repetition: int, pool: ActorPool, tmp_path: Path
+) -> None:
     faults = [fail_at(shard=repetition % 2, version=1 + 13 * repetition, moment=moment)]
-    survive(crew, tmp_path, policy, faults, cut_every=25 if repetition % 2 else 0)
+    survive(pool, tmp_path, policy, faults, cut_every=25 if repetition % 2 else 0)
 
 
 DRIVER = """
@@ -137,13 +141,12 @@ tg.train(
 """
 
 
-def kill_driver_and_resume(crew, folder):
+def kill_driver_and_resume(pool: ActorPool, folder: Path) -> None:
     address = ray.get_runtime_context().gcs_address
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(folder), address])
-    log = folder / "shard-0.log"
     try:
         until = time.monotonic() + 90
-        while not log.exists() or log.read_bytes().count(b'"apply"') < 40:
+        while updates_logged(folder, 0) < 40:
             assert time.monotonic() < until
             assert driver.poll() is None
             time.sleep(0.05)
@@ -151,12 +154,12 @@ def kill_driver_and_resume(crew, folder):
     finally:
         driver.kill()
         driver.wait()
-    before = log.read_bytes().count(b'"apply"')
+    before = updates_logged(folder, 0)
     time.sleep(1.0)  # Ray ends the dead driver's actors
     run = train(
         TASK, RULE, tg.Sync(), workers=3, shards=2, updates=80, evaluation=20,
         checkpoints=tg.Checkpoints(folder, every=15, resume=True),
-        processes=tg.Processes(crew=crew, digest_every=10), scenario=tg.Scenario(impose=TIMES),
+        processes=tg.Processes(pool=pool, digest_every=10), scenario=tg.Scenario(impose=TIMES),
     )  # fmt: skip
     assert before < 80
     assert_replays(run, TASK, RULE, 80)
@@ -164,23 +167,23 @@ def kill_driver_and_resume(crew, folder):
     assert run.history.column("update") == [0, 20, 40, 60, 80]
 
 
-def test_a_killed_driver_is_resumed(crew, tmp_path):
-    kill_driver_and_resume(crew, tmp_path / "run")
+def test_a_killed_driver_is_resumed(pool: ActorPool, tmp_path: Path) -> None:
+    kill_driver_and_resume(pool, tmp_path / "run")
     with pytest.raises(ValueError, match="has finished: there is nothing to do"):
         train(
             TASK, RULE, tg.Sync(), workers=3, shards=2, updates=80,
             checkpoints=tg.Checkpoints(tmp_path / "run", resume=True),
-            processes=tg.Processes(crew=crew, digest_every=10),
+            processes=tg.Processes(pool=pool, digest_every=10),
         )  # fmt: skip
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("repetition", range(5))
-def test_drivers_are_resumed(repetition, crew, tmp_path):
-    kill_driver_and_resume(crew, tmp_path / "run")
+def test_drivers_are_resumed(repetition: int, pool: ActorPool, tmp_path: Path) -> None:
+    kill_driver_and_resume(pool, tmp_path / "run")
 
 
-def lose_node(folder):
+def lose_node(folder: Path) -> None:
     script = Path(__file__).with_name("two_nodes.py")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     done = subprocess.run(
@@ -191,25 +194,27 @@ def lose_node(folder):
     assert "replays bit for bit" in done.stdout
 
 
-def test_a_lost_node_is_survived(tmp_path):
+def test_a_lost_node_is_survived(tmp_path: Path) -> None:
     lose_node(tmp_path)
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("repetition", range(5))
-def test_lost_nodes_are_survived(repetition, tmp_path):
+def test_lost_nodes_are_survived(repetition: int, tmp_path: Path) -> None:
     lose_node(tmp_path)
 
 
-def test_nothing_of_ours_is_left_in_shared_memory(crew, tmp_path):
+def test_nothing_of_ours_is_left_in_shared_memory(pool: ActorPool, tmp_path: Path) -> None:
     before = set(os.listdir("/dev/shm"))
-    survive(crew, tmp_path, tg.Async(), [fail_at(worker=0, step=2), fail_at(shard=0, version=5)])
+    survive(pool, tmp_path, tg.Async(), [fail_at(worker=0, step=2), fail_at(shard=0, version=5)])
     left = set(os.listdir("/dev/shm")) - before
     assert not [name for name in left if "plasma" not in name]
 
 
-def test_runs_are_the_same_numbers_with_and_without_a_fault(crew, tmp_path):
+def test_runs_are_the_same_numbers_with_and_without_a_fault(
+    pool: ActorPool, tmp_path: Path
+) -> None:
     """Under Sync a death changes when things happen and nothing else."""
-    calm = survive(crew, tmp_path / "calm", tg.Sync(), [])
-    hard = survive(crew, tmp_path / "hard", tg.Sync(), [fail_at(worker=1, step=4)])
+    calm = survive(pool, tmp_path / "calm", tg.Sync(), [])
+    hard = survive(pool, tmp_path / "hard", tg.Sync(), [fail_at(worker=1, step=4)])
     assert torch.equal(calm.params, hard.params)

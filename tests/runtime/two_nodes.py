@@ -1,6 +1,7 @@
 """Two raylets on one machine; one of them is killed in the middle of a run, with all it had."""
 
 import glob
+import logging
 import os
 import shutil
 import sys
@@ -12,14 +13,13 @@ import ray
 import torch
 from ray.cluster_utils import Cluster
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from run_checks import assert_nothing_lost_or_twice, assert_replays
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import tardigrad as tg
 from tardigrad import rules
-from tardigrad.runtime import Crew, train
+from tardigrad.runtime import ActorPool, train
 from tardigrad.tasks import TASKS
+from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays, updates_logged
 
 UPDATES = 80
 FAST_HEALTH = {
@@ -41,14 +41,13 @@ def main(folder: Path) -> None:
         },
     )  # fmt: skip
     far = cluster.add_node(num_cpus=4, resources={"far": 4}, object_store_memory=memory)
-    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
     task, rule = TASKS["logistic_regression"](), rules.RULES["dana_ga"](lr=0.02)
     there = {"far": 1.0}
     places = {("shard", 1): there, ("worker", 1): there, ("worker", 2): there}
-    log = folder / "shard-1.log"
 
     def lose() -> None:
-        while not log.exists() or log.read_bytes().count(b'"apply"') < 30:
+        while updates_logged(folder, 1) < 30:
             time.sleep(0.02)
         mine = set(glob.glob("/dev/shm/*"))
         sockets = [far.plasma_store_socket_name, far.raylet_socket_name]
@@ -64,11 +63,11 @@ def main(folder: Path) -> None:
     thread = threading.Thread(target=lose, daemon=True)
     thread.start()
     try:
-        with Crew() as crew:
+        with ActorPool() as pool:
             run = train(
                 task, rule, tg.Async(), workers=3, shards=2, updates=UPDATES,
                 checkpoints=tg.Checkpoints(folder, every=20),
-                processes=tg.Processes(crew=crew, resources=places, digest_every=10),
+                processes=tg.Processes(pool=pool, resources=places, digest_every=10),
                 scenario=tg.Scenario(impose=tg.Gamma(workers=3, mean_s=0.05)),
             )  # fmt: skip
         thread.join()

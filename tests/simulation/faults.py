@@ -4,6 +4,7 @@ Moments are counted, not timed, so that faults are spread over a run however lon
 be aimed at what is rare: a start, a cut, the replacement of another process, the end.
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.simulated_disk import FullDisk
 from tests.simulation.simulated_driver import SimulatedDriver
 from tests.simulation.simulated_processes import SimulatedProcess
+
+FOR_EVER_S = 100.0
+"""A crash loop as long as this ends only with the driver."""
 
 KINDS = (
     "kill",
@@ -86,7 +90,7 @@ class Fault:
 
 
 def draw_faults(r: random.Random, updates: int, workers: int, shards: int) -> list[Fault]:
-    return [_draw_fault(r, updates, workers, shards) for _ in range(r.randint(0, 5))]
+    return [_draw_fault(r, updates, workers, shards) for _ in range(r.randint(0, 8))]
 
 
 def _draw_fault(r: random.Random, updates: int, workers: int, shards: int) -> Fault:
@@ -200,6 +204,8 @@ class Faults:
         if isinstance(target, SimulatedDriver):
             return
         kind, until_s = type(target), cluster.time.now_s + seconds
+        if seconds >= FOR_EVER_S:
+            until_s = math.inf
         number = target.number
         failed = self._failures()
 

@@ -16,6 +16,7 @@ from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.protocol.coordinator import Coordinator, MembershipChange
 from tardigrad.recording.setup import RunSetup
+from tardigrad.tasks import Gradient, Turn
 from tests.simulation.checks import check
 from tests.simulation.faults import Fault, Faults, draw_faults
 from tests.simulation.simulated_cluster import SimulatedCluster
@@ -153,18 +154,27 @@ def _draw_changes(r: random.Random, updates: int, workers: int) -> list[Membersh
     return changes
 
 
+class Bowl(tg.FunctionTask):
+    """With noise that depends on the row, so that no two gradients are the same."""
+
+    def __init__(self, not_finite: bool) -> None:
+        super().__init__(torch.ones(SIZE, dtype=torch.float64), lambda view, worker, step: view)
+        self._not_finite = not_finite
+        self._slopes = torch.linspace(0.5, 2.0, SIZE, dtype=torch.float64)
+        self._places = torch.arange(SIZE, dtype=torch.float64)
+        self._loss = torch.zeros((), dtype=torch.float64)
+
+    def gradient(self, params: torch.Tensor, turn: Turn) -> Gradient:
+        """Without the random numbers that tasks may draw, which take longer than all the rest."""
+        if self._not_finite and (5 * turn.step + turn.worker) % 7 == 3:
+            return Gradient(self._loss, torch.full_like(params, torch.nan), ())
+        noise = torch.sin(self._places * (1 + turn.worker) + turn.step)
+        return Gradient(self._loss, self._slopes * params + 0.1 * noise, ())
+
+
 @cache
-def make_task(not_finite: bool) -> tg.FunctionTask:
-    """A bowl with noise that depends on the row, so that no two gradients are the same."""
-    slopes = torch.linspace(0.5, 2.0, SIZE, dtype=torch.float64)
-    places = torch.arange(SIZE, dtype=torch.float64)
-
-    def gradient(view: torch.Tensor, worker: int, step: int) -> torch.Tensor:
-        if not_finite and (5 * step + worker) % 7 == 3:
-            return torch.full_like(view, torch.nan)
-        return slopes * view + 0.1 * torch.sin(places * (1 + worker) + step)
-
-    return tg.FunctionTask(torch.ones(SIZE, dtype=torch.float64), gradient)
+def make_task(not_finite: bool) -> Bowl:
+    return Bowl(not_finite)
 
 
 @cache

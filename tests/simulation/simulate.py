@@ -1,36 +1,153 @@
-"""Run scenarios: `python tests/simulation/simulate.py 0:500` (`make simulate SEEDS=0:500`)."""
+"""Run scenarios: `make simulate SEEDS=0:500`, or one, with its story: `make simulate SEEDS=7`.
 
+What has been run is kept in a file, and told with it. `make simulate MUTATIONS=1` takes each
+safeguard out in turn and says after how many scenarios that was found.
+"""
+
+import argparse
+import json
+import multiprocessing
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
-from tests.simulation.scenarios import draw, run
+from tests.simulation.faults import KINDS
+from tests.simulation.mutations import MUTATIONS, without
+from tests.simulation.scenarios import POLICIES, Outcome, draw, run
+
+KEPT = Path(".simulated.json")
+NO_FAULT = "none"
 
 
-def main(seeds: str) -> int:
+class Result(NamedTuple):
+    seed: int
+    policy: str
+    faults: list[str]
+    """Those that came about."""
+    error: str
+    cpu_s: float
+
+
+def simulate(seed: int) -> Result:
     torch.set_num_threads(1)
-    first, _, last = seeds.partition(":")
-    numbers = range(int(first), int(last)) if last else [int(first)]
-    failed, began, cpu = [], time.perf_counter(), time.process_time()
-    for seed in numbers:
-        outcome = run(draw(seed))
-        if outcome.error:
-            failed.append((seed, outcome))
-            print(f"seed {seed}: {outcome.error[:300]}", flush=True)
-        if len(numbers) == 1:
-            print(outcome.scenario, *outcome.story, sep="\n")
-            print(outcome.trace, f"seed {seed}: {outcome.error or 'good'}", sep="\n")
-    seconds = time.perf_counter() - began
-    kinds = Counter(outcome.error.split(":")[0] for _, outcome in failed)
-    print(
-        f"{len(numbers)} scenarios, {len(failed)} failed {dict(kinds)}, "
-        f"{60 * len(numbers) / seconds:.0f} a minute, "
-        f"{1000 * (time.process_time() - cpu) / len(numbers):.0f} ms of CPU each"
+    began_s = time.process_time()
+    outcome = run(draw(seed))
+    return Result(
+        seed,
+        outcome.scenario.policy,
+        sorted(outcome.happened),
+        outcome.error,
+        time.process_time() - began_s,
     )
-    return bool(failed)
+
+
+def tell(outcome: Outcome) -> str:
+    """A scenario's story, and how to run it alone."""
+    seed = outcome.scenario.seed
+    return "\n".join(
+        [
+            str(outcome.scenario),
+            *outcome.story,
+            outcome.trace,
+            f"seed {seed}: {outcome.error or 'all is well'} (alone: make simulate SEEDS={seed})",
+        ]
+    )
+
+
+def _results(seeds: range, processes: int) -> Iterator[Result]:
+    if processes == 1:
+        yield from map(simulate, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(simulate, seeds, chunksize=10)
+
+
+def _simulate(seeds: range, processes: int, kept: Path) -> int:
+    began_s = time.perf_counter()
+    results, failed = [], []
+    for result in _results(seeds, processes):
+        results.append(result)
+        if result.error:
+            failed.append(result.seed)
+            print(tell(run(draw(result.seed))), flush=True)
+    seconds = time.perf_counter() - began_s
+    cpu_ms = 1000 * sum(result.cpu_s for result in results) / len(results)
+    total = _keep(kept, results)
+    print(_table(total["faults"]))
+    print(
+        f"{len(results)} scenarios, {len(failed)} failed {failed or ''}; "
+        f"{60 * len(results) / seconds:.0f} a minute, {cpu_ms:.0f} ms of CPU each; "
+        f"{total['scenarios']} in all, {total['failed']} failed"
+    )
+    return 1 if failed else 0
+
+
+def _keep(path: Path, results: Iterable[Result]) -> dict[str, Any]:
+    """Add to what has been run before."""
+    empty = {"scenarios": 0, "failed": 0, "faults": {}}
+    total: dict[str, Any] = json.loads(path.read_text()) if path.exists() else empty
+    for result in results:
+        total["scenarios"] += 1
+        total["failed"] += bool(result.error)
+        for fault in result.faults or [NO_FAULT]:
+            counts = total["faults"].setdefault(fault, {})
+            counts[result.policy] = counts.get(result.policy, 0) + 1
+    path.write_text(json.dumps(total, indent=1))
+    return total
+
+
+def _table(faults: dict[str, dict[str, int]]) -> str:
+    """In how many scenarios each fault came about, by policy."""
+    lines = [f"| {'':18} | " + " | ".join(POLICIES) + " |"]
+    for fault in (NO_FAULT, *KINDS):
+        counts = faults.get(fault, {})
+        cells = (f"{counts.get(policy, 0):{len(policy)}}" for policy in POLICIES)
+        lines.append(f"| {fault:18} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def find(safeguard: str, most: int, first: int = 0) -> tuple[int, str] | None:
+    """Without this safeguard, how many scenarios it takes until one fails, and how."""
+    for count in range(1, most + 1):
+        with without(safeguard):
+            outcome = run(draw(first + count - 1))
+        if outcome.error:
+            return count, outcome.error
+    return None
+
+
+def _mutate(safeguards: Iterable[str], most: int) -> int:
+    kinds: Counter[bool] = Counter()
+    for safeguard in safeguards:
+        found = find(safeguard, most)
+        kinds[found is None] += 1
+        what = f"not found in {most}" if found is None else f"{found[0]:5} | {found[1][:90]}"
+        print(f"| {safeguard:48} | {what} |", flush=True)
+    return 1 if kinds[True] else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seeds", help="a seed, or FIRST:BEHIND")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--kept", type=Path, default=KEPT)
+    parser.add_argument("--mutations", nargs="*", metavar="SAFEGUARD", help="to be taken out")
+    given = parser.parse_args(arguments)
+    first, _, behind = given.seeds.partition(":")
+    if given.mutations is not None:
+        return _mutate(given.mutations or MUTATIONS, int(behind or first))
+    if not behind:
+        outcome = run(draw(int(first)))
+        print(tell(outcome))
+        return 1 if outcome.error else 0
+    return _simulate(range(int(first), int(behind)), given.processes, given.kept)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main())

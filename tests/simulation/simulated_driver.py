@@ -8,6 +8,7 @@ from typing import Any
 from tardigrad.protocol.calls import (
     Answer,
     Ask,
+    CallOutcome,
     Dead,
     Effect,
     EndProcess,
@@ -15,14 +16,13 @@ from tardigrad.protocol.calls import (
     MakeShards,
     MakeWorkers,
     NextCut,
-    Outcome,
     Process,
     Recover,
     ShardCall,
     Show,
     TakeEpoch,
     Tell,
-    Watch,
+    WaitForDeaths,
     WorkerCall,
 )
 from tardigrad.protocol.coordinator import Coordinator, RunFailed
@@ -131,7 +131,7 @@ class SimulatedDriver(SimulatedProcess):
             case Ask(calls, limit_s):
                 self._ask(calls, limit_s)
                 return
-            case Watch(seconds):
+            case WaitForDeaths(seconds):
                 self._watch(seconds)
                 return
             case MakeShards(epochs, recovered, held):
@@ -181,10 +181,10 @@ class SimulatedDriver(SimulatedProcess):
         return self.workers.get(process.number)
 
     def _ask(self, calls: Sequence[tuple[Process, ShardCall | WorkerCall]], limit_s: float) -> None:
-        outcomes: list[Outcome | None] = [None] * len(calls)
+        outcomes: list[CallOutcome | None] = [None] * len(calls)
         over = False
 
-        def settle(at: int, outcome: Outcome) -> None:
+        def settle(at: int, outcome: CallOutcome) -> None:
             nonlocal over
             if not over and outcomes[at] is None:
                 outcomes[at] = outcome
@@ -206,7 +206,7 @@ class SimulatedDriver(SimulatedProcess):
         for at, (who, call) in enumerate(calls):
             self._call(who, call, partial(settle, at))
 
-    def _call(self, who: Process, call: Any, settle: Callable[[Outcome], None]) -> None:
+    def _call(self, who: Process, call: Any, settle: Callable[[CallOutcome], None]) -> None:
         target, network = self._process(who), self.cluster.network
         if target is None or not target.alive:
             why = "it was never there" if target is None else target.why
@@ -252,8 +252,8 @@ class SimulatedDriver(SimulatedProcess):
 
     def _make_shards(
         self, epochs: dict[int, int], recovered: RecoveredRun, held: bool
-    ) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    ) -> list[CallOutcome]:
+        outcomes: list[CallOutcome] = []
         for shard, epoch in epochs.items():
             who = Process("shard", shard)
             if self.cluster.no_room:
@@ -274,7 +274,7 @@ class SimulatedDriver(SimulatedProcess):
             outcomes.append(Answer(None) if made.alive else Dead(who, made.why))
         return outcomes
 
-    def _make_worker(self, worker: int) -> Outcome:
+    def _make_worker(self, worker: int) -> CallOutcome:
         who = Process("worker", worker)
         if self.cluster.no_room:
             return Dead(who, "no node has room")

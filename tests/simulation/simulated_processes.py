@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tests.simulation.simulated_driver import SimulatedDriver
 
 RESEND_S = 1.0
+VERSIONS_A_WORKER = 5
+"""That it may compute at: releases on their way, the one it has and the one it computes at."""
 
 
 class Gone(Exception):
@@ -127,6 +129,13 @@ class SimulatedShard(SimulatedProcess):
             self.kill(str(error))
         else:
             self.cluster.moments.reached(self.process.version, self)
+            self._check_kept()
+
+    def _check_kept(self) -> None:
+        """However long a worker hears nothing, it pins few versions."""
+        replica = self.process.replica
+        most = 1 + VERSIONS_A_WORKER * len(replica.session.channels)
+        assert len(replica.sent) <= most, f"{self.name} keeps versions {sorted(replica.sent)}"
 
     def _carry_out(self, out: Sequence[ShardOut]) -> None:
         for item in out:

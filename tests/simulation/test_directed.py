@@ -37,6 +37,12 @@ def test_a_worker_dies_after_a_gradient_that_is_not_finite() -> None:
     run_well(Scenario(0, workers=1, mean_step_s=1.0, not_finite=True, faults=[after_the_third]))
 
 
+def test_a_worker_dies_while_it_pushes_a_gradient_that_is_not_finite() -> None:
+    """One shard has it; it is completed at the other, where no release follows either."""
+    between_shards = Fault("kill", "sends PushHeader", nth=6)
+    run_well(Scenario(0, workers=1, mean_step_s=1.0, not_finite=True, faults=[between_shards]))
+
+
 def test_a_removed_worker_dies_when_a_shard_does_before_releases_go_on() -> None:
     """It has left for all shards: it is not brought back, and no shard is asked about it."""
     run_well(

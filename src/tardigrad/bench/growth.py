@@ -13,13 +13,13 @@ import numpy as np
 from tardigrad.bench.loops import engine_loop, machine, per_update, perceptron
 from tardigrad.clusters import Gamma
 from tardigrad.core.checks import count, require
-from tardigrad.core.layout import Sharding
 from tardigrad.core.result_table import ResultTable
-from tardigrad.engine.fast.build import MOST, suitable_chunk
+from tardigrad.engine.fast.batches import just_in_time
+from tardigrad.engine.fast.build_on_cpu import MOST, suitable_chunk
 from tardigrad.engine.fast.gradients import padded
-from tardigrad.engine.fast.lookahead import just_in_time
-from tardigrad.engine.fast.memory import amount, machine_bytes, predicted_bytes
-from tardigrad.engine.fast.waiting import place_views
+from tardigrad.engine.fast.view_places import in_blocks_or_slots
+from tardigrad.engine.job import Job
+from tardigrad.engine.memory import amount, machine_bytes, predicted_bytes
 from tardigrad.policies import Async
 from tardigrad.rules import fasgd
 from tardigrad.scheduling import Schedule, schedule
@@ -157,11 +157,10 @@ def _schedule(workers: int, updates: int) -> Schedule:
 def _predicted(made: Schedule, task: ModuleTask) -> int:
     """What the engine itself asks before it starts."""
     batches = just_in_time(made, suitable_chunk(task.start()))
-    largest = int(np.diff(batches.start).max())
     theta = task.start()
-    waiting = place_views(made, batches, padded(len(theta)) * theta.element_size())
-    rows = [waiting.count + largest]
-    return predicted_bytes(made, task, RULE, Sharding.divide(task.layout), rows, largest)
+    places = in_blocks_or_slots(made, batches, padded(len(theta)) * theta.element_size())
+    rows = [places.count + batches.largest]
+    return predicted_bytes(Job.on_one_shard(made, task, RULE), rows, batches.largest)
 
 
 def _status(field: str) -> int:

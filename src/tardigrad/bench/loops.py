@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tardigrad.core.layout import Sharding
 from tardigrad.engine.choose import Engine, choose
+from tardigrad.engine.job import Job
+from tardigrad.engine.options import Limits
 from tardigrad.engine.run import Say
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
@@ -97,7 +98,7 @@ def engine_loop(
     The fast engine on the CPU goes on to the end of its batch, less than `MOST` updates more, so
     that no slice applies gradients which another has computed.
     """
-    execution = choose(engine, made, task, rule, Sharding.divide(task.layout), say)
+    execution = choose(engine, Job.on_one_shard(made, task, rule), say, Limits())
 
     def run(updates: int) -> int:
         before = execution.updates

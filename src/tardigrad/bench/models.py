@@ -12,7 +12,7 @@ from tardigrad.bench.loops import MeasuredLoop, engine_loop, in_turn, machine
 from tardigrad.clusters import Gamma
 from tardigrad.core.checks import one_of
 from tardigrad.core.result_table import ResultTable
-from tardigrad.engine.fast.build import MOST
+from tardigrad.engine.fast.build_on_cpu import MOST
 from tardigrad.policies import Async
 from tardigrad.rules import gap_aware
 from tardigrad.scheduling import schedule

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from tardigrad.bench.loops import engine_loop, in_turn, machine, perceptron
 from tardigrad.clusters import Gamma
 from tardigrad.core.result_table import ResultTable
-from tardigrad.engine.fast.build import MOST
+from tardigrad.engine.fast.build_on_cpu import MOST
 from tardigrad.policies import Async
 from tardigrad.rules import RULES, Rule, delay_compensated, gap_aware
 from tardigrad.scheduling import schedule

@@ -7,7 +7,8 @@ from tardigrad.bench.loops import MeasuredLoop, in_turn, machine, perceptron
 from tardigrad.clusters import Gamma
 from tardigrad.core.checks import count
 from tardigrad.core.result_table import ResultTable
-from tardigrad.engine.fast.stack import stack_on_device
+from tardigrad.engine.fast.build_stack import stack_on_device
+from tardigrad.engine.job import Job
 from tardigrad.policies import Async
 from tardigrad.rules import fasgd
 from tardigrad.scheduling import Schedule, schedule
@@ -64,7 +65,7 @@ def bench_stack(
 
 def _loop(made: Schedule, task: ModuleTask, many: int) -> MeasuredLoop:
     rules = [fasgd(lr=0.001 * (1 + i)) for i in range(many)]
-    stack = stack_on_device(made, [task] * many, rules)
+    stack = stack_on_device([Job.on_one_shard(made, task, rule) for rule in rules])
 
     def run(updates: int) -> None:
         until = stack.updates + updates

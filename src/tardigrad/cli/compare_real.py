@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tardigrad.cli.console import out
+from tardigrad.cli.console import out, tell
 from tardigrad.cli.live import LiveTable
 from tardigrad.cli.show import show, show_json
 from tardigrad.experiment import Spec
@@ -31,7 +31,7 @@ def compare_real(
     spec = Spec.load(file, changes or ())
     folder = to or Path("runs") / f"{file.stem}-real"
     with LiveTable(spec.updates) as table:
-        findings = compare(spec, folder, address, watch=table.show)
+        findings = compare(spec, folder, address, watch=table.show, say=tell)
     if as_json:
         show_json(findings)
         return

@@ -12,7 +12,9 @@ from tardigrad.core.layout import Sharding
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.core.trees import not_finite
 from tardigrad.core.used_code import used_code
-from tardigrad.engine.choose import ENGINES, Engine, Execution, choose
+from tardigrad.engine.choose import ENGINES, Engine, choose
+from tardigrad.engine.execution import Execution
+from tardigrad.engine.job import Job
 from tardigrad.engine.lockstep import Lockstep
 from tardigrad.engine.options import Checkpoints, Evaluation, Limits
 from tardigrad.engine.resume import CHECKPOINT, restore, save, saved_chunk
@@ -109,10 +111,8 @@ def prepare(
     validate(schedule)
     check_workers(task, schedule.workers)
     sharding = divide(task, rule, schedule.shards, shard_by)
-    limits, say = limits or Limits(), say or (lambda line: None)
-    return choose(
-        engine, schedule, task, rule, sharding, say, measures, limits.chunk, limits.memory_gib
-    )
+    job = Job(schedule, task, rule, sharding, measures)
+    return choose(engine, job, say or (lambda line: None), limits or Limits())
 
 
 def drive(

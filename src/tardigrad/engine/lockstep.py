@@ -19,6 +19,7 @@ from tardigrad.clusters import Clockless, Cluster
 from tardigrad.core.checks import require
 from tardigrad.core.layout import Sharding
 from tardigrad.engine.exact import Exact
+from tardigrad.engine.job import Job
 from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.rules import Rule, RuleState
@@ -56,7 +57,8 @@ class Lockstep(Exact):
         clockless = isinstance(cluster, Clockless)
         self.recorder = _Live(self, cluster.workers, sharding.shards, clockless)
         self.recorder.about = dict(about)
-        self._begin(self.recorder, task, rule, sharding, measures)
+        # What it will be is decided as it goes; so far it names workers and shards.
+        self._begin(Job(self.recorder.schedule(), task, rule, sharding, measures), self.recorder)
         self._merged = {}
         check_deviation(rule, link, self.shards[0].state)
         gate = link.realise(seed, self.shard_bytes)
@@ -75,6 +77,14 @@ class Lockstep(Exact):
     def schedule(self) -> Schedule:
         """What has been decided so far."""
         return self.recorder.schedule()
+
+    @property
+    def updates(self) -> int:
+        return min(shard.version for shard in self.shards)
+
+    @property
+    def samples(self) -> int:
+        return self.shards[0].samples
 
     @property
     def finished(self) -> bool:
@@ -171,13 +181,12 @@ class Lockstep(Exact):
         made_of = [self.recorder.about, self.recorder.shards, self.total]
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
-    def facts(self) -> dict[str, Any]:
-        return super().facts() | {"steps": self._done}
+    def _facts(self) -> dict[str, Any]:
+        return super()._facts() | {"steps": self._done}
 
-    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Take control the same way again, with the deviations it heard then; then put the tensors
-        back to where it stands."""
-        self._check_same(tensors, facts)
+    def _check_same(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Take control the same way again, with the deviations it heard then."""
+        super()._check_same(tensors, facts)
         self._recalled = tensors["wire.deviation"].tolist()[::-1]
         try:
             for _ in range(facts["steps"]):
@@ -190,6 +199,9 @@ class Lockstep(Exact):
             "with the code it was made with, or start in a new folder",
         )
         self._recalled = None
+
+    def _restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Put the tensors back to where control stands."""
         self._restore_numbers(tensors, facts)
         for (at, version), sent in self._flight.items():
             self._flight[at, version] = sent._replace(tensor=tensors[f"versions.{at}.{version}"])

@@ -8,7 +8,7 @@ from tardigrad.core.checks import require
 from tardigrad.core.used_code import changes
 from tardigrad.core.version import __version__
 from tardigrad.engine.checkpoint import load_checkpoint, load_facts, save_checkpoint
-from tardigrad.engine.choose import Execution
+from tardigrad.engine.execution import Execution
 from tardigrad.engine.run import Say
 
 CHECKPOINT = "checkpoint.safetensors"

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from tardigrad.core.checks import one_of, require
 from tardigrad.core.layout import Layout, Sharding
-from tardigrad.engine.kernels.graph import NotElementwise, Reduces, update_graph
+from tardigrad.engine.kernels.graph import update_graph
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import (
     Correction,
     Nothing,
@@ -50,7 +51,7 @@ def check_scope(rule: Rule, sharding: Sharding, dtype: torch.dtype) -> None:
         why = not_elementwise(alone, dtype)
         if part.scope == "parameter":
             require(
-                not isinstance(why, Reduces),
+                why is None or why.reason != "reduction",
                 f'{type(part).__name__} says scope = "parameter", but {why}: say "tensor" (with '
                 'shard_by = "tensor") or "model" (with shards = 1)',
             )
@@ -63,7 +64,7 @@ def check_scope(rule: Rule, sharding: Sharding, dtype: torch.dtype) -> None:
             )
 
 
-def not_elementwise(rule: Rule, dtype: torch.dtype) -> NotElementwise | None:
+def not_elementwise(rule: Rule, dtype: torch.dtype) -> Unsuited | None:
     """Why the rule was not found to treat each parameter alone; None where it was."""
     try:
         hash(rule)
@@ -72,11 +73,11 @@ def not_elementwise(rule: Rule, dtype: torch.dtype) -> NotElementwise | None:
     return _remembered(rule, dtype)
 
 
-def _found(rule: Rule, dtype: torch.dtype) -> NotElementwise | None:
+def _found(rule: Rule, dtype: torch.dtype) -> Unsuited | None:
     try:
         for gradients in (1, 2):  # a group may go another way than a single one
             update_graph(rule, dtype, gradients)
-    except NotElementwise as why:
+    except Unsuited as why:
         return why.with_traceback(None)
     return None
 

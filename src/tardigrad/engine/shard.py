@@ -71,12 +71,12 @@ class Shard:
         now = self.rule.now(Progress(self.version, self.samples, self.epoch_size), scale)
         workers = list(dict.fromkeys(a.worker for a in arrived))
         owns = [self._own(worker) for worker in workers]
-        slots = [workers.index(a.worker) for a in arrived]
+        whose = [workers.index(a.worker) for a in arrived]
         pushes = [
             Push(a.grad, a.view, torch.tensor(a.delay + 1, dtype=torch.float64)) for a in arrived
         ]
         if self._into is None or out is None or len(pushes) > 1 or workers[0] in self.left:
-            theta, state, sent = self._update(workers, owns, slots, pushes, now)
+            theta, state, sent = self._update(workers, owns, whose, pushes, now)
         else:
             with _unchanged(self.theta, self.state, owns, pushes):
                 theta, state, own, sent = self._into(
@@ -91,13 +91,13 @@ class Shard:
         self,
         workers: Sequence[int],
         owns: Sequence[RuleOwn],
-        slots: Sequence[int],
+        whose: Sequence[int],
         pushes: Sequence[Push],
         now: Now,
     ) -> tuple[Tensor, RuleState, Tensor]:
         with _unchanged(self.theta, self.state, owns, pushes):
             theta, state, new_owns = self.rule.apply(
-                self.theta, self.state, owns, slots, pushes, now, self.layout
+                self.theta, self.state, owns, whose, pushes, now, self.layout
             )
         for worker, own in zip(workers, new_owns, strict=True):
             if worker in self.left:
@@ -122,10 +122,14 @@ class Shard:
         own = self.owns.get(worker)
         return self.rule.start_own(self.theta, self.layout) if own is None else own
 
+    def numbers(self, prefix: str) -> dict[str, Tensor]:
+        """θ, what is sent and the rule's state, by name."""
+        out = {f"{prefix}.theta": self.theta, f"{prefix}.sent": self.sent}
+        return out | named(self.state, f"{prefix}.state")
+
     def tensors(self, prefix: str) -> dict[str, Tensor]:
         """Everything needed to go on from here, by name."""
-        out = {f"{prefix}.theta": self.theta, f"{prefix}.sent": self.sent}
-        out |= named(self.state, f"{prefix}.state")
+        out = self.numbers(prefix)
         for worker, own in self.owns.items():
             out |= named(own, f"{prefix}.own.{worker}")
         return out

@@ -39,10 +39,7 @@ def drive_together(stack: Stack, evaluation: Evaluation | int = 0) -> list[Run |
         if len(ended) == len(stack.replicas):
             return [ended[i] for i in range(len(stack.replicas))]
         every = evaluation.every or stack.total
-        try:
-            stack.advance_to(min(stack.total, updates - updates % every + every))
-        except Diverged as diverged:  # raised where there is one replica alone
-            return [diverged]
+        stack.advance_to(min(stack.total, updates - updates % every + every))
 
 
 def _look_at(replica: Replica, evaluates: bool, splits: Sequence[str], wall_s: float) -> None:

@@ -63,3 +63,27 @@ class Versions:
             kind, *where = name.split(".")
             if kind == "versions":
                 self._held[int(where[0])][int(where[1])] = tensor
+
+
+def most_versions(schedule: Schedule) -> list[int]:
+    """How many versions of each shard are held at once by who computes a gradient when it is first
+    applied: each from the update that makes it to the last that applies a gradient computed at it
+    (rules compare the two), or to when such a gradient is computed for another shard."""
+    sizes = np.diff(schedule.group_start)
+    group_of = np.repeat(np.arange(schedule.groups), sizes)
+    rows, first = np.unique(schedule.group_rows, return_index=True)
+    out = []
+    for shard in range(schedule.shards):
+        mine = schedule.group_shard == shard
+        made = np.concatenate([[0], np.cumsum(mine)])  # updates before each group
+        here = mine[group_of]
+        last = np.full(made[-1] + 1, -1, dtype=np.int64)
+        np.maximum.at(last, schedule.read[rows, shard], made[group_of[first]])
+        np.maximum.at(last, schedule.read[schedule.group_rows[here], shard], made[group_of[here]])
+        read = np.nonzero(last >= 0)[0]
+        # Update u reads before it makes version u + 1, which may take the place of what it read.
+        change = np.zeros(len(last) + 1, dtype=np.int64)
+        np.add.at(change, read, 1)
+        np.add.at(change, np.maximum(last[read], read) + 1, -1)
+        out.append(int(np.cumsum(change).max()))
+    return out

@@ -12,6 +12,7 @@ from tardigrad.clusters import TimedCluster
 from tardigrad.core.checks import require
 from tardigrad.core.result_table import ResultTable
 from tardigrad.engine import Checkpoints, Diverged, Run
+from tardigrad.engine.run import Say
 from tardigrad.experiment.run import check_same, save_params, summarise
 from tardigrad.experiment.spec import Spec
 from tardigrad.links import Full
@@ -36,11 +37,12 @@ def run_on_ray(
     impose: bool = False,
     watch: "Callable[[Live], None] | None" = None,
     pool: "ActorPool | None" = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Run:
     """Run the spec on real processes: as many workers as its cluster has, at their own speed.
 
     impose: make the workers keep the step times of the spec's cluster.
+    say: told who died and what is waited for.
     """
     from tardigrad.runtime import Processes, Scenario, train
     from tardigrad.runtime.training import check_measured
@@ -111,6 +113,7 @@ def compare_real(
     address: str | None = None,
     watch: "Callable[[Live], None] | None" = None,
     pool: "ActorPool | None" = None,
+    say: Say | None = None,
 ) -> ResultTable:
     """The spec on real workers that keep its cluster's step times, beside the simulation.
 
@@ -124,7 +127,7 @@ def compare_real(
     )
     check_free(Path(path))
     spec = replace(spec, evaluate_every=0, checkpoint_every=0)
-    real = run_on_ray(spec, path, address, impose=True, watch=watch, pool=pool).schedule
+    real = run_on_ray(spec, path, address, impose=True, watch=watch, pool=pool, say=say).schedule
     network = {"latency_s": message_s(real)}
     with_messages = replace(spec, cluster={**spec.cluster, "network": network})
     predicted, delayed = spec.make_schedule(), with_messages.make_schedule()

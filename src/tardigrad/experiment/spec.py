@@ -14,8 +14,9 @@ from tardigrad.clusters import CLUSTERS, Cluster
 from tardigrad.core.checks import count, require
 from tardigrad.core.layout import Layout
 from tardigrad.engine import Evaluation, Limits
-from tardigrad.engine.choose import Engine, Execution
+from tardigrad.engine.choose import Engine
 from tardigrad.engine.execute import prepare, prepare_together
+from tardigrad.engine.execution import Execution
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.run import Say
 from tardigrad.experiment.structure import Plain, Registry, Structure, join, table

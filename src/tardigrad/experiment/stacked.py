@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from tardigrad.engine import Diverged
 from tardigrad.engine.choose import WORTH_COMPILING
-from tardigrad.engine.fast.memory import check_budget
-from tardigrad.engine.fast.suited import Unsuited
+from tardigrad.engine.job import Job
+from tardigrad.engine.memory import check_budget
 from tardigrad.engine.run import Say
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.experiment.comparison import Outcome, diverged_outcome, learned_of
 from tardigrad.experiment.run import summarise
 from tardigrad.experiment.spec import Spec
-from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
-from tardigrad.tasks import ModuleTask
 
 
 def may_stack(spec: Spec) -> bool:
@@ -33,13 +32,13 @@ def alike(spec: Spec) -> str:
 
 def stacks(
     specs: Sequence[Spec], schedule: Schedule, say: Say
-) -> Iterator[tuple[Sequence[Spec], list[ModuleTask], list[Rule]]]:
+) -> Iterator[tuple[Sequence[Spec], list[Job]]]:
     """The specs, cut into stacks of as many as the GPU's memory holds.
 
     Raises Unsuited, before anything runs, where they must run one after another.
     """
     # The GPU's own code: imported where there is one to run on.
-    from tardigrad.engine.fast.stack import check_stackable, stacked_bytes
+    from tardigrad.engine.fast.build_stack import check_stackable, stacked_bytes
 
     spec = specs[0]
     if spec.engine == "auto" and len(schedule.group_rows) < WORTH_COMPILING:
@@ -49,35 +48,33 @@ def stacks(
     rules = [spec.make_rule() for spec in specs]
     made = {learned_of(spec): spec for spec in specs}
     learned = {name: spec.make_task() for name, spec in made.items()}
-    tasks = check_stackable(schedule, [learned[learned_of(spec)] for spec in specs], rules)
-    budget = check_budget(spec.memory_gib, tasks[0].device)
-    many = budget // stacked_bytes(schedule, tasks[0], rules)
+    jobs = check_stackable(schedule, [learned[learned_of(spec)] for spec in specs], rules)
+    budget = check_budget(spec.memory_gib, jobs[0].module.device)
+    many = budget // stacked_bytes(jobs)
     if many < 2:
         raise Unsuited("the GPU's memory holds one of them at a time")
     size = -(-len(specs) // -(-len(specs) // many))  # as even as they go
     say(f"{len(specs)} points share a schedule and a model: stacked on the GPU, {size} at a time")
     for at in range(0, len(specs), size):
         part = slice(at, at + size)
-        yield specs[part], tasks[part], rules[part]
+        yield specs[part], jobs[part]
 
 
 def outcomes_of_stack(
     labels: Sequence[str],
     specs: Sequence[Spec],
-    schedule: Schedule,
-    tasks: list[ModuleTask],
-    rules: list[Rule],
+    jobs: Sequence[Job],
 ) -> list[Outcome]:
     """Execute a stack. Its time is divided evenly among the points."""
-    from tardigrad.engine.fast.stack import stack_on_device
+    from tardigrad.engine.fast.build_stack import stack_on_device
     from tardigrad.engine.together import drive_together
 
     started = time.perf_counter()
-    stack = stack_on_device(schedule, tasks, rules)
+    stack = stack_on_device(jobs)
     ended = drive_together(stack, specs[0].evaluation)
     wall_s = (time.perf_counter() - started) / len(specs)
     return [
-        diverged_outcome(label, spec.seed, end, schedule)
+        diverged_outcome(label, spec.seed, end, jobs[0].schedule)
         if isinstance(end, Diverged)
         else Outcome(label, spec.seed, end.history.records, summarise(end, wall_s))
         for label, spec, end in zip(labels, specs, ended, strict=True)

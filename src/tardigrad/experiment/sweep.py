@@ -26,7 +26,7 @@ from typing import NamedTuple
 import torch
 
 from tardigrad.core.checks import count, require
-from tardigrad.engine.fast.memory import GIB, check_budget
+from tardigrad.engine.memory import GIB, check_budget
 from tardigrad.engine.run import Say
 from tardigrad.experiment.comparison import Outcome, control_of, learned_of, outcome_of, split
 from tardigrad.experiment.spec import Spec, Table, changed, parsed, with_value
@@ -184,9 +184,9 @@ def _stacked(
     waiting = together
     if schedule is not None and len(together) > 1 and may_stack(together[0].spec):
         try:
-            for specs, tasks, rules in stacks([p.spec for p in together], schedule, say):
+            for specs, jobs in stacks([p.spec for p in together], schedule, say):
                 labels = [point.label for point in waiting[: len(specs)]]
-                found = outcomes_of_stack(labels, specs, schedule, tasks, rules)
+                found = outcomes_of_stack(labels, specs, jobs)
                 now, waiting = waiting[: len(specs)], waiting[len(specs) :]
                 for point, outcome in zip(now, found, strict=True):
                     yield outcome._replace(point=dict(point.values))

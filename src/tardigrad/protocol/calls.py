@@ -150,14 +150,14 @@ WorkerCall = BeginWork | MeetShard | HoldSteps | AskWorker | StopWork | TakeUnse
 
 
 class Ask(NamedTuple):
-    """Make calls side by side; a list of `Outcome`s, in their order."""
+    """Make calls side by side; a list of `CallOutcome`s, in their order."""
 
     calls: Sequence[tuple[Process, ShardCall | WorkerCall]]
     limit_s: float
 
 
 class MakeShards(NamedTuple):
-    """Start these shards' processes from what was recovered; a list of `Outcome`s."""
+    """Start these shards' processes from what was recovered; a list of `CallOutcome`s."""
 
     epochs: dict[int, int]
     recovered: Any
@@ -165,7 +165,7 @@ class MakeShards(NamedTuple):
 
 
 class MakeWorkers(NamedTuple):
-    """Start processes for these workers; a list of `Outcome`s."""
+    """Start processes for these workers; a list of `CallOutcome`s."""
 
     workers: Sequence[int]
     limit_s: float
@@ -198,7 +198,7 @@ class FinishCut(NamedTuple):
     """What each worker answered to `TakeUnsent`."""
 
 
-class Watch(NamedTuple):
+class WaitForDeaths(NamedTuple):
     """Wait so long, or until a process has died; the `Dead` ones."""
 
     seconds: float
@@ -228,7 +228,7 @@ Effect = (
     | Recover
     | NextCut
     | FinishCut
-    | Watch
+    | WaitForDeaths
     | Tell
     | Show
 )
@@ -245,4 +245,4 @@ class Dead(NamedTuple):
     why: str
 
 
-Outcome = Answer | Dead
+CallOutcome = Answer | Dead

@@ -23,6 +23,7 @@ from tardigrad.protocol.calls import (
     AskShard,
     AskWorker,
     BeginWork,
+    CallOutcome,
     CompleteRow,
     Dead,
     Effect,
@@ -39,7 +40,6 @@ from tardigrad.protocol.calls import (
     MeetShard,
     NextCut,
     OpenShard,
-    Outcome,
     Process,
     Recover,
     ReinstateShard,
@@ -52,11 +52,12 @@ from tardigrad.protocol.calls import (
     TakeSnapshots,
     TakeUnsent,
     Tell,
-    Watch,
+    WaitForDeaths,
     WorkerCall,
 )
+from tardigrad.protocol.channels import ChannelEnd
 from tardigrad.protocol.messages import NO_ROW, PushHeader
-from tardigrad.protocol.shard_session import ChannelEnd, ShardSession
+from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.protocol.worker_session import WorkerStart
 
 T = TypeVar("T")
@@ -122,7 +123,7 @@ class Patience:
     """How often a process may die without the run having come any further."""
 
 
-class RunFailed(RuntimeError):
+class RunFailed(ValueError):
     """A run that cannot go on; it can be resumed once the reason is gone."""
 
 
@@ -168,7 +169,7 @@ class Coordinator:
         """Until every shard has made its updates; their numbers at the end."""
         yield from self._begin()
         while True:
-            found = yield Watch(self.patience.poll_s)
+            found = yield WaitForDeaths(self.patience.poll_s)
             self._mourn(found)
             idle = [w for w in self._lives if w not in self._working]
             self._mourn(Dead(Process("worker", w), "it was not told to begin") for w in idle)
@@ -346,7 +347,7 @@ class Coordinator:
                     f"a cut has waited {waited_s:.0f} s for a step of worker {busy[0]}; everybody "
                     "waits with it: cut less often (cut_every), or not at all"
                 )
-            self._mourn((yield Watch(pause_s)))
+            self._mourn((yield WaitForDeaths(pause_s)))
             if self._dead:
                 raise _Unreachable
             waited_s += pause_s
@@ -512,7 +513,7 @@ class Coordinator:
         who = Process("worker", worker)
         yield from self._ask([(who, StopWork())])
         while not (yield from self._ask([(who, AskWorker())]))[0].quiet:
-            self._mourn((yield Watch(self.patience.quiet_poll_s)))
+            self._mourn((yield WaitForDeaths(self.patience.quiet_poll_s)))
             if self._dead:
                 raise _Unreachable
         yield from self._all_at_once(lambda s: LeaveWorker(worker))
@@ -540,7 +541,7 @@ class Coordinator:
             except _Unreachable:
                 if not self._holding:
                     raise
-                self._mourn((yield Watch(self.patience.poll_s / 10)))
+                self._mourn((yield WaitForDeaths(self.patience.poll_s / 10)))
                 yield from self._tell_deaths()
 
     def _go_on(self) -> Steps[None]:
@@ -577,7 +578,7 @@ class Coordinator:
         outcomes = yield effect
         self._answers(outcomes)
 
-    def _answers(self, outcomes: Sequence[Outcome]) -> list[Any]:
+    def _answers(self, outcomes: Sequence[CallOutcome]) -> list[Any]:
         dead = [outcome for outcome in outcomes if isinstance(outcome, Dead)]
         if dead:
             self._mourn(dead)

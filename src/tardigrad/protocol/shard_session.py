@@ -16,11 +16,10 @@ is the order of starts but for the time a message takes.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
 
 from tardigrad.links import UNSENT
 from tardigrad.policies import Arrival, Policy
-from tardigrad.protocol.channels import WorkerChannel
+from tardigrad.protocol.channels import ChannelEnd, WorkerChannel
 from tardigrad.protocol.gates import ShardGate
 from tardigrad.protocol.messages import (
     NO_ROW,
@@ -69,14 +68,6 @@ class Admission(Enum):
     """It is in the log: to be acknowledged again."""
     VOID = "void"
     """Of another life, before its turn, or at a view that does not count (yet): not answered."""
-
-
-class ChannelEnd(NamedTuple):
-    """A shard's end of a channel, for whoever takes a worker's place."""
-
-    step: int
-    heard: int
-    last: PushHeader | None
 
 
 class ShardSession:
@@ -227,11 +218,13 @@ class ShardSession:
                     self._replaced_behind_gate(worker, self.channels[worker], now_s)
             case Completed(header):
                 channel = self.channels[header.worker]
-                if self.gate is None:
+                # One that is not finite is not answered: the new life begins at the same release.
+                if header.finite and self.gate is None:
                     read = header.read[self.shard]
                     heard = [r.sequence for r in channel.kept if r.version == read]
                     channel.heard = max([channel.heard, *heard])
-                else:  # what was released before is no answer to this, which carries numbers
+                elif header.finite and self.gate is not None:
+                    # What was released before is no answer to this, which carries numbers.
                     channel.heard = channel.sequence
                     self.gate.refresh(header.worker)
                 self._pushed(header, channel, now_s)

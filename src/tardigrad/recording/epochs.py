@@ -21,6 +21,12 @@ class RunFinished(ValueError):
     """A driver has finished the run."""
 
 
+def finished_with(disk: Disk) -> int | None:
+    """The last epoch of the driver that has finished the run; None: none has."""
+    newest, about = newest_epoch(disk)
+    return newest - 1 if about.get("purpose") == FINISH else None
+
+
 class Epochs:
     """One driver's."""
 

@@ -10,6 +10,7 @@ from tardigrad.engine import Run
 from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.engine.exact import Exact
 from tardigrad.engine.execute import divide
+from tardigrad.engine.job import Job
 from tardigrad.recording.facts import check_facts, facts_of
 from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
@@ -65,7 +66,7 @@ def replay(
         )
     recorded = {(shard, version): value for shard, version, value in record["digests"]}
     sharding = divide(task, rule, schedule.shards, record["shard_by"])
-    execution = Exact(schedule, task, rule, sharding)
+    execution = Exact(Job(schedule, task, rule, sharding))
     difference, compared = None, 0
     threads = torch.get_num_threads()
     torch.set_num_threads(facts["threads"])

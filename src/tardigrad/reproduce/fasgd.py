@@ -21,7 +21,7 @@ from tardigrad.clusters import Dispatcher
 from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.engine import Diverged, History
 from tardigrad.engine.execute import drive, prepare
-from tardigrad.engine.fast.memory import check_budget
+from tardigrad.engine.memory import check_budget
 from tardigrad.rules import Rule, fasgd, staleness_aware
 from tardigrad.scheduling import Schedule, schedule
 from tardigrad.tasks import Task, mnist_mlp
@@ -118,17 +118,17 @@ def _lines(order: Schedule, task: Task, updates: int) -> dict[str, _Line]:
         return {
             label: _line(order, task, rule, evaluate_every) for label, (rule, _) in RULES.items()
         }
-    from tardigrad.engine.fast.stack import check_stackable, stack_on_device, stacked_bytes
+    from tardigrad.engine.fast.build_stack import check_stackable, stack_on_device, stacked_bytes
     from tardigrad.engine.together import drive_together
 
     rules = [rule for rule, _ in RULES.values()]
-    tasks = check_stackable(order, [task] * len(rules), rules)
-    room = check_budget(None, tasks[0].device) // stacked_bytes(order, tasks[0], rules)
+    jobs = check_stackable(order, [task] * len(rules), rules)
+    room = check_budget(None, jobs[0].module.device) // stacked_bytes(jobs)
     at_once = len(rules) if room >= len(rules) else 1
     lines: list[_Line] = []
     for at in range(0, len(rules), at_once):
         started = time.perf_counter()
-        stack = stack_on_device(order, tasks[at : at + at_once], rules[at : at + at_once])
+        stack = stack_on_device(jobs[at : at + at_once])
         prepared = time.perf_counter()
         ended = drive_together(stack, evaluate_every)
         took = (prepared - started) / at_once, (time.perf_counter() - prepared) / at_once

@@ -11,6 +11,7 @@ from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 from tardigrad.protocol.calls import (
     Answer,
     Ask,
+    CallOutcome,
     Dead,
     Effect,
     EndProcess,
@@ -18,13 +19,12 @@ from tardigrad.protocol.calls import (
     MakeShards,
     MakeWorkers,
     NextCut,
-    Outcome,
     Process,
     Recover,
     Show,
     TakeEpoch,
     Tell,
-    Watch,
+    WaitForDeaths,
 )
 from tardigrad.protocol.coordinator import Coordinator
 from tardigrad.recording.cuts import finish_cut, next_cut
@@ -135,7 +135,7 @@ class Driver:
         match effect:
             case Ask(calls, limit_s):
                 return self._ask(calls, limit_s)
-            case Watch(seconds):
+            case WaitForDeaths(seconds):
                 return self._find_dead(seconds)
             case MakeShards(epochs, recovered, held):
                 return self._make_shards(epochs, recovered, held)
@@ -166,7 +166,7 @@ class Driver:
 
     def _make_shards(
         self, epochs: Mapping[int, int], recovered: RecoveredRun, held: bool
-    ) -> list[Outcome]:
+    ) -> list[CallOutcome]:
         prepared = {}
         for shard, epoch in epochs.items():
             handle = self._take("shard", shard)
@@ -177,7 +177,7 @@ class Driver:
             )
         return self._prepared(prepared, START_S)
 
-    def _make_workers(self, workers: Sequence[int], limit_s: float) -> list[Outcome]:
+    def _make_workers(self, workers: Sequence[int], limit_s: float) -> list[CallOutcome]:
         prepared = {}
         for worker in workers:
             handle = self._take("worker", worker)
@@ -195,9 +195,9 @@ class Driver:
 
     def _prepared(
         self, prepared: Mapping[Process, tuple[Any, Any]], limit_s: float
-    ) -> list[Outcome]:
+    ) -> list[CallOutcome]:
         until = time.monotonic() + limit_s
-        outcomes: list[Outcome] = []
+        outcomes: list[CallOutcome] = []
         unready = {process: handle for process, (handle, _) in prepared.items()}
         try:
             for process, (handle, reference) in prepared.items():
@@ -213,10 +213,10 @@ class Driver:
                 self.pool.discard(handle)
         return outcomes
 
-    def _ask(self, calls: Sequence[tuple[Process, Any]], limit_s: float) -> list[Outcome]:
+    def _ask(self, calls: Sequence[tuple[Process, Any]], limit_s: float) -> list[CallOutcome]:
         until = time.monotonic() + limit_s
         asked = [self._call(process, call) for process, call in calls]
-        outcomes: list[Outcome] = []
+        outcomes: list[CallOutcome] = []
         for (process, call), reference in zip(calls, asked, strict=True):
             if reference is None:
                 outcomes.append(Dead(process, "it was not there"))
@@ -237,7 +237,9 @@ class Driver:
         shards = {p.number: a.place for p, a in self._actors.items() if p.kind == "shard"}
         return actor.handle.call.remote(call, shards)
 
-    def _outcome(self, process: Process, reference: Any, until: float) -> Outcome | _Unavailable:
+    def _outcome(
+        self, process: Process, reference: Any, until: float
+    ) -> CallOutcome | _Unavailable:
         left_s = max(0.0, until - time.monotonic())
         ready, _ = ray.wait([reference], timeout=left_s)
         if not ready:
@@ -245,7 +247,7 @@ class Driver:
         return self._settled(process, reference)
 
     @staticmethod
-    def _settled(process: Process, reference: Any) -> Outcome | _Unavailable:
+    def _settled(process: Process, reference: Any) -> CallOutcome | _Unavailable:
         """An error that is not of this one process ends the run."""
         try:
             return Answer(ray.get(reference))

@@ -1,5 +1,6 @@
 """A shard as a Ray actor, which can be a shard of one run after the other."""
 
+import gc
 from typing import Any
 
 import ray
@@ -40,6 +41,8 @@ class ShardActor:
         shell, self._shell = self._shell, None
         if shell is not None:
             shell.close()
+            del shell
+            gc.collect()  # its threads know it and it knows them, and it may hold gigabytes
 
     def _of_run(self) -> ShardShell:
         if self._shell is None:

@@ -21,14 +21,14 @@ from tardigrad.core.layout import Layout
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.core.trees import not_finite
 from tardigrad.engine import Checkpoints, Diverged, Evaluation, History, Run
-from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.engine.execute import ShardBy, check_splits, divide
 from tardigrad.engine.lockstep import check_deviation
+from tardigrad.engine.run import Say
 from tardigrad.links import Full, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.protocol.coordinator import Coordinator
 from tardigrad.recording.disk import LATE, FolderDisk, file_system
-from tardigrad.recording.epochs import FINISH, Epochs
+from tardigrad.recording.epochs import FINISH, Epochs, finished_with
 from tardigrad.recording.facts import facts_of, policy_facts
 from tardigrad.recording.merge import merge
 from tardigrad.recording.record import FORMAT, begin_record, resume_record, write_record
@@ -38,10 +38,10 @@ from tardigrad.rules import Rule
 from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.driver import Driver, Live
 from tardigrad.runtime.evaluator import Evaluator
+from tardigrad.runtime.final_run import FinalRun
 from tardigrad.runtime.options import Processes, Scenario
 from tardigrad.runtime.ray_cluster import connected
 from tardigrad.runtime.ray_setup import RaySetup
-from tardigrad.runtime.shard_process import FinalShard
 from tardigrad.scheduling import traffic
 from tardigrad.scheduling.make import check_link
 from tardigrad.scheduling.size import check_size
@@ -50,7 +50,6 @@ from tardigrad.tasks import Task
 _log = logging.getLogger("tardigrad")
 
 LOCK = "driver.lock"
-FINAL = "final.safetensors"
 
 OLD_NAMES = grouped_arguments(
     evaluation=Grouped(Evaluation, {"evaluate_every": "every", "splits": "splits"}),
@@ -83,7 +82,7 @@ def train(
     processes: Processes | None = None,
     scenario: Scenario | None = None,
     watch: Callable[[Live], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Run:
     """Train on Ray, and record the schedule that happened.
 
@@ -140,6 +139,8 @@ def train(
         "seed": seed,
         "facts": facts_of(task, rule, processes.threads) | policy_facts(policy, link),
     }
+    if resume:
+        resume_record(Path(str(folder)), plain)  # refused before anything is written
     with _folder(folder) as place:
         check_seen_by_others(place, processes.sync_log)
         if resume:
@@ -147,20 +148,10 @@ def train(
         else:
             began_s = time.time()
             begin_record(place, plain, began_s)
-        setup = RaySetup(
-            run,
-            place,
-            secrets.token_bytes(32),
-            began_s,
-            processes.shared_memory,
-            None if impose is None else impose.realise(seed),
-            tuple(scenario.faults),
-        )
         evaluator = None
         if evaluation.every:
             evaluator = Evaluator(task, place, began_s, evaluation.splits)
         disk = FolderDisk(place)
-        epochs = Epochs(disk, f"{socket.gethostname()}, process {os.getpid()}")
         coordinator = Coordinator(
             shards,
             workers,
@@ -171,37 +162,50 @@ def train(
             watches=watch is not None,
             patience=processes.patience,
         )
-        with _pool(processes, workers + shards) as pool:
-            driver = Driver(
-                setup,
-                coordinator,
-                pool,
-                disk,
-                epochs,
-                processes.resources,
-                evaluator.take if evaluator else None,
-                watch,
-                say or _log.warning,
+        finished = finished_with(disk)
+        if finished is not None:  # by a driver that did not live to write the record
+            final = FinalRun.load(place, finished)
+        else:
+            setup = RaySetup(
+                run,
+                place,
+                secrets.token_bytes(32),
+                began_s,
+                processes.shared_memory,
+                None if impose is None else impose.realise(seed),
+                tuple(scenario.faults),
             )
-            finals = driver.run()
-            _save_final(place / FINAL, finals)
-            driver.finish()
-        epochs.take(FINISH)
+            epochs = Epochs(disk, f"process {os.getpid()} on {socket.gethostname()}")
+            with _pool(processes, workers + shards) as pool:
+                driver = Driver(
+                    setup,
+                    coordinator,
+                    pool,
+                    disk,
+                    epochs,
+                    processes.resources,
+                    evaluator.take if evaluator else None,
+                    watch,
+                    say or _log.warning,
+                )
+                final = FinalRun.of(driver.run())
+                final.save(place, epochs.last)
+                driver.finish()
+            epochs.take(FINISH)
         stories = [read_story(disk, shard) for shard in range(shards)]
         schedule, losses, origin_s = merge(stories, workers, run.gated)
         about = {"policy": _about(policy), "link": _about(link), "cluster": {"name": "ray"}}
         schedule.about.update(about, seed=seed)
-        plain["digests"] = _digests(stories, finals, updates)
+        plain["digests"] = _digests(stories, final, updates)
         plain["recoveries"] = coordinator.recoveries
         write_record(place, {**plain, "began_s": began_s, "finished": True})
         history = History(evaluator.finish(losses, origin_s) if evaluator else [], losses)
-        theta = torch.cat([final.theta for final in finals])
-        wrong = not_finite(theta)
+        wrong = not_finite(final.theta)
         if wrong is not None:
             worker = int(schedule.worker[schedule.group_rows[-1]])
             raise Diverged(updates, worker, wrong, "a parameter")
         crossed = traffic(schedule, run.shard_bytes)
-        return Run(theta, history, schedule, finals[0].buffers, _average(finals), crossed)
+        return Run(final.theta, history, schedule, final.buffers, final.average, crossed)
 
 
 def check_measured(task: Task, evaluation: Evaluation) -> None:
@@ -229,32 +233,15 @@ def check_seen_by_others(folder: Path, sync_log: bool) -> None:
     )
 
 
-def _digests(
-    stories: Sequence[ShardStory], finals: Sequence[FinalShard], updates: int
-) -> list[list[Any]]:
+def _digests(stories: Sequence[ShardStory], final: FinalRun, updates: int) -> list[list[Any]]:
     return [
         [shard, version, digest]
         for shard, story in enumerate(stories)
         for version, digest in [
             *((one.version, one.digest) for one in story.digests),
-            (updates, finals[shard].digest),
+            (updates, final.digests[shard]),
         ]
     ]
-
-
-def _average(finals: Sequence[FinalShard]) -> torch.Tensor | None:
-    kept = [final.average for final in finals if final.average is not None]
-    return torch.cat(kept) if len(kept) == len(finals) else None
-
-
-def _save_final(path: Path, finals: Sequence[FinalShard]) -> None:
-    """The run's numbers, before anything that can fail. The folder's record follows from logs."""
-    tensors = {"theta": torch.cat([final.theta for final in finals])}
-    tensors |= {f"buffers.{i}": buffer for i, buffer in enumerate(finals[0].buffers)}
-    average = _average(finals)
-    if average is not None:
-        tensors["average"] = average
-    save_checkpoint(path, tensors, {"digests": [final.digest for final in finals]})
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A worker as a Ray actor, which can be a worker of one run after the other."""
 
+import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +43,8 @@ class WorkerActor:
         shell, self._shell = self._shell, None
         if shell is not None:
             shell.close()
+            del shell
+            gc.collect()  # its threads know it and it knows them, and it may hold gigabytes
 
     def _of_run(self) -> WorkerShell:
         if self._shell is None:

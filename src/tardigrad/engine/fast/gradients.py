@@ -12,10 +12,11 @@ from torch.func import grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tardigrad.core.arrays import Ints
-from tardigrad.engine.fast.prologue import split_off_prologue
-from tardigrad.engine.fast.sizes import cover
+from tardigrad.engine.fast.batch_sizes import cover
+from tardigrad.engine.fast.input_prologue import split_off_prologue
+from tardigrad.engine.job import Job
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
-from tardigrad.scheduling import Schedule
 from tardigrad.tasks import ModuleTask, Task, Turn
 from tardigrad.tasks.randomness import watched
 
@@ -44,15 +45,11 @@ class Gradients(Protocol):
         ...
 
 
-class NotBatchable(ValueError):
-    """The model's gradients cannot be batched; the message says why."""
-
-
 class OneByOne:
     """The task's own gradient, row after row."""
 
-    def __init__(self, schedule: Schedule, task: Task, rule: Rule) -> None:
-        self._schedule, self._task, self._rule = schedule, task, rule
+    def __init__(self, job: Job) -> None:
+        self._schedule, self._task, self._rule = job.schedule, job.task, job.rule
 
     def __call__(self, views: Tensor, rows: Ints) -> list[Computed]:
         schedule = self._schedule
@@ -82,10 +79,9 @@ def padded(size: int) -> int:
 class Batched:
     """vmap over views and batches, compiled for a few sizes; what does not fit one is padded."""
 
-    def __init__(
-        self, schedule: Schedule, task: ModuleTask, rule: Rule, sizes: Sequence[int]
-    ) -> None:
-        self._schedule, self._task, self._rule, self._sizes = schedule, task, rule, tuple(sizes)
+    def __init__(self, job: Job, sizes: Sequence[int]) -> None:
+        self._schedule, self._task, self._rule = job.schedule, job.module, job.rule
+        self._sizes = tuple(sizes)
 
     def __call__(self, views: Tensor, rows: Ints) -> list[Computed]:
         schedule, out, at = self._schedule, [], 0
@@ -182,16 +178,16 @@ def _gradients(task: ModuleTask, rule: Rule) -> Compiled:
     return gradients
 
 
-def check_batchable(task: Task, rule: Rule) -> None:
-    """Raise NotBatchable unless vmap gives the gradients that the task gives one by one."""
+def check_batchable(task: Task, rule: Rule) -> ModuleTask:
+    """The task, where vmap gives the gradients that it gives one by one; else Unsuited."""
     if not isinstance(task, ModuleTask):
-        raise NotBatchable("the task is not a module, so vmap cannot batch its gradients")
+        raise _unsuited("the task is not a module, so vmap cannot batch its gradients")
     if task.stochastic:
-        raise NotBatchable("the model draws random numbers (dropout), which vmap would share")
+        raise _unsuited("the model draws random numbers (dropout), which vmap would share")
     if task.convolves:
-        raise NotBatchable("the model has convolutions, which run no faster in batches of models")
+        raise _unsuited("the model has convolutions, which run no faster in batches of models")
     if task.layout.size >= LARGE:
-        raise NotBatchable("the model is large, so one gradient at a time keeps the machine busy")
+        raise _unsuited("the model is large, so one gradient at a time keeps the machine busy")
     turns = [Turn(0, 0, 0), Turn(0, 1, 1)]
     views = torch.stack([task.start(), task.start() * 1.01])
     inputs, targets = task.batches([0, 0], [0, 1], [0, 1])
@@ -201,15 +197,18 @@ def check_batchable(task: Task, rule: Rule) -> None:
             whose = moved()
     except Exception as error:
         first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
-        raise NotBatchable(
-            f"vmap cannot batch the model ({type(error).__name__}: {first})"
-        ) from None
+        raise _unsuited(f"vmap cannot batch the model ({type(error).__name__}: {first})") from None
     if whose is not None:  # a compiled gradient would draw once, while it is compiled
-        raise NotBatchable(f"the model or its loss draws from {whose} generator")
+        raise _unsuited(f"the model or its loss draws from {whose} generator")
     grads = torch.cat(pieces, dim=1)
     for i, turn in enumerate(turns):
         one = task.gradient(views[i], turn)
         expected = rule.prepare(one.grad)
         off = (grads[i] - expected).abs().max() / expected.abs().max().clamp(min=1e-30)
         if not off <= 1e-3 or not (losses[i] - one.loss).abs() <= 1e-3 * one.loss.abs() + 1e-6:
-            raise NotBatchable("under vmap the model gives other gradients than one by one")
+            raise _unsuited("under vmap the model gives other gradients than one by one")
+    return task
+
+
+def _unsuited(why: str) -> Unsuited:
+    return Unsuited(why, "gradients")

@@ -11,17 +11,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from tardigrad.rules import Rule
+from tardigrad.engine.job import Job
 from tardigrad.scheduling import Schedule
-from tardigrad.tasks import ModuleTask
 
 MOST_BYTES = 2**26
 """Inputs of a group that are computed at once; more are better taken in turn."""
 
 
-def first_of_each(schedule: Schedule, task: ModuleTask, rule: Rule) -> Schedule | None:
+def first_of_each(job: Job) -> Schedule | None:
     """The schedule as if each group were its first gradient, where that one can stand for all of
     them with a batch of all their samples; else None."""
+    schedule, task, rule = job.schedule, job.module, job.rule
     sizes = np.diff(schedule.group_start)
     if schedule.shards > 1 or not schedule.groups or len(np.unique(sizes)) > 1 or sizes[0] == 1:
         return None

@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 
 from tardigrad.engine.kernels.trace import Program
+from tardigrad.engine.kernels.update_table import COLUMNS, GRAD, OUT, OWN, VIEW
+from tardigrad.engine.unsuited import Unsuited
 
 BLOCK = 1024
 CACHE_BYTES = 32 * 2**20
@@ -46,10 +48,6 @@ _FORMS = {
     "one": "real(1)",
     "copy": "{0}",
 }
-
-
-class NoCompiler(ValueError):
-    """There is no C++ compiler, or it failed; the message says so."""
 
 
 class CppKernel:
@@ -111,7 +109,7 @@ def window_source(program: Program, dtype: torch.dtype) -> str:
         [
             *(f"      real *{s}_ = tensors[{i}] + at;" for i, s in enumerate(states)),
             *(
-                f"      real *{o}_ = tensors[{len(states) + i}] + row[2] * own_stride + at;"
+                f"      real *{o}_ = tensors[{len(states) + i}] + row[{OWN}] * own_stride + at;"
                 for i, o in enumerate(owns)
             ),
         ]
@@ -166,12 +164,12 @@ extern "C" void window(
     const long left = sizes[piece] - within, count = left < {BLOCK} ? left : {BLOCK};
     const long at = start + within;
     for (long w = begin; w < end; ++w) {{
-      const long *row = rows + 4 * w;
+      const long *row = rows + {COLUMNS} * w;
 {coefficients}
       real *theta_ = thetas + at;
-      const real *grad_ = grads[piece] + row[0] * grad_strides[piece] + within;
-      const real *view_ = views + row[1] * view_stride + at;
-      real *out_ = row[3] < 0 ? nullptr : views + row[3] * view_stride + at;
+      const real *grad_ = grads[piece] + row[{GRAD}] * grad_strides[piece] + within;
+      const real *view_ = views + row[{VIEW}] * view_stride + at;
+      real *out_ = row[{OUT}] < 0 ? nullptr : views + row[{OUT}] * view_stride + at;
 {pointers}
       alignas(64) real sent_[{BLOCK}];
       real *to_ = out_ && !past_caches ? out_ : sent_;
@@ -202,7 +200,7 @@ def _compiled(source: str) -> "ctypes._NamedFuncPointer":
     """Compile, or take what an earlier run compiled from the same source for this machine."""
     compiler = shutil.which("g++") or shutil.which("c++")
     if compiler is None:
-        raise NoCompiler("there is no C++ compiler (g++)")
+        raise Unsuited("there is no C++ compiler (g++)", "compiler")
     target = subprocess.run(
         [compiler, "-march=native", "-Q", "--help=target"], capture_output=True, text=True
     ).stdout
@@ -223,7 +221,8 @@ def _compiled(source: str) -> "ctypes._NamedFuncPointer":
             ):
                 result = subprocess.run([compiler, *arguments], capture_output=True, text=True)
                 if result.returncode:
-                    raise NoCompiler(f"{compiler} failed: {result.stderr.strip()[:500]}")
+                    why = f"{compiler} failed: {result.stderr.strip()[:500]}"
+                    raise Unsuited(why, "compiler")
             os.replace(built, library)
     function = ctypes.CDLL(str(library)).window
     function.restype = None

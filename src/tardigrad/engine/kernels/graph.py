@@ -14,6 +14,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tardigrad.core.trees import named, restored
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Now, Push, Rule
 from tardigrad.rules.rates import Progress
 
@@ -35,14 +36,6 @@ ALIKE = (
 """Operations that treat each element alone, though torch does not tag them so."""
 
 
-class NotElementwise(ValueError):
-    """A rule was not found to treat each parameter alone; the message says why."""
-
-
-class Reduces(NotElementwise):
-    """A rule was seen to make fewer numbers out of several parameters."""
-
-
 class UpdateGraph(NamedTuple):
     """One update. Inputs, in order: θ, the gradients, their views, the state's tensors, each
     worker's own, the stalenesses, η, η_max and the host's scalars. Outputs: θ, the state's tensors,
@@ -61,16 +54,16 @@ def update_graph(rule: Rule, dtype: torch.dtype, gradients: int = 1) -> UpdateGr
         _check(graph.graph, SIZE)
         # Tensors without numbers in them: whoever looks at numbers past torch is found out.
         other = _graph(rule, dtype, gradients, OTHER_SIZE, "fake")
-    except NotElementwise:
+    except Unsuited:
         raise
     except Exception as error:  # the user's code may raise anything, and so may the tracer
         lines = str(error).strip().splitlines() or [""]
         why = f"tracing it failed ({type(error).__name__}: {lines[0][:160]})"
         if "_local_scalar_dense" in lines[0]:
             why = "it reads numbers out of tensors"
-        raise NotElementwise(why) from error
+        raise Unsuited(why, "rule") from error
     if _text(graph.graph) != _text(other.graph):
-        raise NotElementwise("what it does depends on how many parameters there are")
+        raise Unsuited("what it does depends on how many parameters there are", "rule")
     return graph
 
 
@@ -134,12 +127,12 @@ class _NoLayout:
     """Stands where a layout does, for who treats each parameter alone has no use for it."""
 
     def __getattr__(self, name: str) -> Any:
-        raise NotElementwise("it asks for the layout of tensors")
+        raise Unsuited("it asks for the layout of tensors", "rule")
 
 
 def _check(graph: fx.GraphModule, size: int) -> None:
     """Every operation acts on each element alone, and every value is 0-dim or a vector."""
-    wrong: list[NotElementwise] = []
+    wrong: list[Unsuited] = []
     for node in graph.graph.nodes:
         if node.op == "output":
             continue
@@ -148,7 +141,7 @@ def _check(graph: fx.GraphModule, size: int) -> None:
             what = "state" if node.op == "placeholder" else "tensor"
             if value.shape != () and (node.op == "get_attr" or value.shape != (size,)):
                 shape = tuple(value.shape)
-                wrong.append(NotElementwise(f"it keeps a {what} of shape {shape}"))
+                wrong.append(Unsuited(f"it keeps a {what} of shape {shape}", "rule"))
             continue
         tags = getattr(node.target, "tags", ())
         alone = torch.Tag.pointwise in tags or node.target in ALIKE
@@ -157,11 +150,11 @@ def _check(graph: fx.GraphModule, size: int) -> None:
         read = [n.meta["val"] for n in node.all_input_nodes]
         most = max((x.numel() for x in read if isinstance(x, Tensor)), default=0)
         fewer = isinstance(value, Tensor) and value.numel() < most
-        error = Reduces if fewer else NotElementwise
         name = str(node.target).removeprefix("aten.").removesuffix(".default")
-        wrong.append(error(f"{name} may look at several parameters"))
+        why = f"{name} may look at several parameters"
+        wrong.append(Unsuited(why, "reduction" if fewer else "rule"))
     if wrong:
-        raise next((error for error in wrong if isinstance(error, Reduces)), wrong[0])
+        raise next((error for error in wrong if error.reason == "reduction"), wrong[0])
 
 
 def _text(graph: fx.GraphModule) -> tuple[str, tuple[Any, ...]]:

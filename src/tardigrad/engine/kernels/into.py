@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, fx
 
 from tardigrad.core.trees import named, restored
-from tardigrad.engine.kernels.graph import NotElementwise, update_graph
+from tardigrad.engine.kernels.graph import update_graph
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Now, Push, Rule, RuleOwn, RuleState
 
 Updated = tuple[Tensor, RuleState, RuleOwn, Tensor]
@@ -27,7 +28,7 @@ def update_into(rule: Rule, dtype: torch.dtype) -> UpdateInto | None:
     not found to treat each parameter alone, or its last operation cannot be told where to write."""
     try:
         graph = update_graph(rule, dtype).graph
-    except NotElementwise:
+    except Unsuited:
         return None
     (output,) = [node for node in graph.graph.nodes if node.op == "output"]
     sent = output.args[0][-1]

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from tardigrad.engine.kernels.graph import SIZE, NotElementwise, update_graph
+from tardigrad.engine.kernels.graph import SIZE, update_graph
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
 
 ATEN = torch.ops.aten
@@ -78,13 +79,14 @@ class ScalarProgram:
 
 
 def trace(rule: Rule, dtype: torch.dtype) -> Program:
-    """The program of one update from one gradient; NotElementwise where there is none."""
+    """The program of one update from one gradient; Unsuited where there is none."""
     graph, states, owns = update_graph(rule, dtype)
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     (output,) = [n for n in graph.graph.nodes if n.op == "output"]
     vectors = [*placeholders[: 3 + states + owns], *output.args[0]]
     if any(n.meta["val"].shape != (SIZE,) or n.meta["val"].dtype != dtype for n in vectors):
-        raise NotElementwise("it keeps numbers that are not one for each parameter, of its type")
+        why = "it keeps numbers that are not one for each parameter, of its type"
+        raise Unsuited(why, "rule")
     return _program(graph, states, owns)
 
 
@@ -175,10 +177,10 @@ def _operation(node: fx.Node) -> tuple[str, Sequence[Any]]:
     if target in simple and not (target == ATEN.rsub.Scalar and len(args) + len(kwargs) > 2):
         arity = 2 if simple[target] in ("at_least", "rsub") else 1
         return simple[target], args[:arity]
-    raise NotElementwise(f"the operation {target} has no kernel form")
+    raise Unsuited(f"the operation {target} has no kernel form", "rule")
 
 
 def _literal(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise NotElementwise(f"the constant {value!r} has no kernel form")
+        raise Unsuited(f"the constant {value!r} has no kernel form", "rule")
     return repr(float(value))

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from tardigrad.engine.kernels.trace import Program
+from tardigrad.engine.kernels.update_table import COLUMNS, GRAD, OUT, OWN, VIEW
 
 BLOCK = 256
 WARPS = 4
@@ -189,15 +190,17 @@ def _source(program: Program, dtype: torch.dtype, stacked: bool = False) -> str:
     def one_load(lane: str, at: str) -> list[str]:
         """Everything update `at` reads, under names that end in `lane`."""
         lines = [
-            f"row{lane} = rows_p + 4 * ({at})",
-            f"grad{lane} = tl.load(grads_p + tl.load(row{lane}) * grad_stride + i, mask=m)",
+            f"row{lane} = rows_p + {COLUMNS} * ({at})",
+            f"at{lane} = tl.load(row{lane} + {GRAD})",
+            f"grad{lane} = tl.load(grads_p + at{lane} * grad_stride + i, mask=m)",
         ]
         if program.reads_view:
-            lines.append(
-                f"view{lane} = tl.load(views_p + tl.load(row{lane} + 1) * view_stride + i, mask=m)"
-            )
+            lines += [
+                f"seen{lane} = tl.load(row{lane} + {VIEW})",
+                f"view{lane} = tl.load(views_p + seen{lane} * view_stride + i, mask=m)",
+            ]
         if owns:
-            lines.append(f"own{lane} = tl.load(row{lane} + 2) * own_stride + i")
+            lines.append(f"own{lane} = tl.load(row{lane} + {OWN}) * own_stride + i")
         lines += [f"{o}{lane} = tl.load({o}_p + own{lane}, mask=m)" for o in owns]
         return lines
 
@@ -218,7 +221,7 @@ def _source(program: Program, dtype: torch.dtype, stacked: bool = False) -> str:
         # All at once: one name's new value must not reach another's.
         lines.append(f"{', '.join(moved)} = {', '.join(after[s] for s in moved)}")
         lines += [
-            f"out = tl.load(row{lane} + 3)",
+            f"out = tl.load(row{lane} + {OUT})",
             "tl.store(views_p + out * view_stride + i, sent, mask=m & (out >= 0))",
         ]
         return lines

@@ -1,32 +1,67 @@
-"""Whether the fast engine may execute a run at all."""
+"""What the fast engine, and each of its forms, asks of a schedule and of a rule."""
 
-from collections.abc import Sequence
+import itertools
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tardigrad.core.layout import Layout, Sharding
+from tardigrad.core.layout import Layout
 from tardigrad.core.trees import named
+from tardigrad.engine.fast.batches import Batches
+from tardigrad.engine.job import Job
 from tardigrad.engine.kernels.starts import own_rows_start_alike
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Now, Push, Rule
 from tardigrad.rules.rates import Progress
 from tardigrad.scheduling import Schedule
 from tardigrad.scheduling.schedule import MERGED
 
 
-class Unsuited(ValueError):
-    """The fast engine cannot execute this; the message says why."""
-
-
-def check_suited(
-    schedule: Schedule, rule: Rule, theta: Tensor, sharding: Sharding, measures: Sequence[str]
-) -> None:
-    if "b_staleness" in measures:
+def check_suited(job: Job) -> None:
+    """Unsuited where neither a CPU's nor a GPU's form of the fast engine can execute the job."""
+    if "b_staleness" in job.measures:
         raise Unsuited("b_staleness computes every gradient again, at its update")
-    if MERGED in schedule.reasons:
+    if MERGED in job.schedule.reasons:
         raise Unsuited("a link merged gradients")
-    if not own_rows_start_alike(rule, theta[sharding.slice(0)], sharding.layouts[0]):
+    if not own_rows_start_alike(job.rule, *job.parts()[0]):
         raise Unsuited("the rule's own rows start from θ, or are not vectors")
+
+
+def why_not_one_by_one(schedule: Schedule) -> str | None:
+    """None where every update applies one gradient, each once, at one shard, and nobody leaves."""
+    if schedule.shards > 1:
+        return "it has several shards"
+    if (np.diff(schedule.group_start) != 1).any():
+        return "its updates apply groups of gradients"
+    if len(np.unique(schedule.group_rows)) != schedule.groups:
+        return "a link applied gradients again"
+    if len(schedule.member_after):
+        return "workers came and went"
+    return None
+
+
+def why_not_staged(schedule: Schedule) -> str | None:
+    """None where `in_stages` can place the schedule's views, else why not."""
+    why = why_not_one_by_one(schedule)
+    read = schedule.read[schedule.group_rows, 0]
+    if why is None and len(np.unique(read[read > 0])) != (read > 0).sum():
+        why = "several gradients read one version"
+    if why is None and len(schedule.drop_row):
+        why = "gradients were dropped"
+    return why
+
+
+def comes_twice(schedule: Schedule, batches: Batches) -> str | None:
+    """None where no window applies two gradients of one worker, else why that matters.
+
+    The GPU's kernel reads a worker's own rows ahead of their use.
+    """
+    workers = schedule.worker[schedule.group_rows]
+    for begin, end in itertools.pairwise(batches.window.tolist()):
+        if len(np.unique(workers[begin:end])) < end - begin:
+            return "a worker comes twice in one window, and the rule keeps numbers per worker"
+    return None
 
 
 def check_pure(rule: Rule, theta: Tensor, layout: Layout) -> None:

@@ -6,33 +6,24 @@ from pathlib import Path
 import torch
 
 from tardigrad.core.checks import positive, require
-from tardigrad.core.layout import Sharding
 from tardigrad.core.memory import physical_bytes
 from tardigrad.core.trees import named
-from tardigrad.rules import Rule
+from tardigrad.engine.job import Job
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
 
 GIB = 2**30
 
 
-def predicted_bytes(
-    schedule: Schedule,
-    task: Task,
-    rule: Rule,
-    sharding: Sharding,
-    rows: Sequence[int],
-    batch: int,
-) -> int:
-    """Versions (`rows` of them per shard), own rows and state exactly; a batch's views, gradients
-    and work space by rule of thumb (three vectors a gradient)."""
-    theta = task.start()
+def predicted_bytes(job: Job, versions: Sequence[int], batch: int) -> int:
+    """Versions (so many per shard), own rows and state exactly; a batch's views, gradients and work
+    space by rule of thumb (three vectors a gradient)."""
+    theta = job.task.start()
     total = 3 * batch * theta.numel()
-    for s, count in enumerate(rows):
-        part, layout = theta[sharding.slice(s)], sharding.layouts[s]
-        state = sum(t.numel() for t in named(rule.start(part, layout), "").values())
-        own = sum(t.numel() for t in named(rule.start_own(part, layout), "").values())
-        total += count * len(part) + len(part) + state + schedule.workers * own
+    for count, part in zip(versions, job.parts(), strict=True):
+        state = sum(t.numel() for t in named(job.rule.start(*part), "").values())
+        own = sum(t.numel() for t in named(job.rule.start_own(*part), "").values())
+        total += count * len(part.theta) + len(part.theta) + state + job.schedule.workers * own
     return total * theta.element_size()
 
 

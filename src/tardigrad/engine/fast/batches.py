@@ -1,8 +1,9 @@
-"""Look-ahead: which gradients can be computed together, from the schedule alone.
+"""Which gradients are computed together, from the schedule alone.
 
-Every worker that is not waiting owns one gradient whose view and batch are already fixed. So when
-an update needs a gradient that has not been computed, all that are ready by then are computed with
-it. The batches are a function of the schedule and the chunk size alone: resuming changes nothing.
+Every worker that is not waiting owns one gradient whose view and samples are already fixed. So when
+an update needs a gradient that has not been computed, others can be computed with it: all that are
+ready by then (`look_ahead`, for a GPU), or those that the next updates apply (`just_in_time`, for a
+CPU). Batches are a function of the schedule and the chunk alone: resuming changes nothing.
 """
 
 import hashlib
@@ -33,8 +34,23 @@ class Batches:
     def count(self) -> int:
         return len(self.start) - 1
 
+    @property
+    def largest(self) -> int:
+        """Gradients of the largest batch; 1 with none."""
+        return int(np.diff(self.start).max(initial=1))
+
     def of(self, batch: int) -> Ints:
         return self.rows[self.start[batch] : self.start[batch + 1]]
+
+    def cut(self, calls: Callable[[int], Sequence[int]]) -> "Batches":
+        """Where single gradients stand in the order of their updates: each batch cut as `calls`
+        says, the sizes, of which the last may be larger than what is left."""
+        cuts = [0]
+        for size in np.diff(self.window).tolist():
+            end = cuts[-1] + size
+            cuts += [min(end, at) for at in itertools.accumulate(calls(size), initial=cuts[-1])][1:]
+        bounds = np.array(cuts)
+        return Batches(self.rows, bounds, bounds, self.chunk)
 
     def facts(self) -> dict[str, Any]:
         """For a checkpoint, whose gradients at hand and whose bits depend on the cuts."""
@@ -68,48 +84,34 @@ class Batches:
 
 
 def look_ahead(schedule: Schedule) -> Batches:
-    """The largest batches of a schedule; within each, the gradients needed first come first."""
+    """The largest batches there are; within each, the gradients needed first come first.
+
+    At the start every worker's gradient is ready, later far fewer may be at once: room for that one
+    batch would be most of the memory. So it is cut to the size of the largest after it, and the
+    windows of its pieces but the last are empty.
+    """
     ready = ready_at(schedule)
     first_use = np.full(schedule.rows, schedule.groups, dtype=np.int64)
     group_of = np.repeat(np.arange(schedule.groups), np.diff(schedule.group_start))
     np.minimum.at(first_use, schedule.group_rows, group_of)
-    needs = np.zeros(schedule.groups, dtype=np.int64)
-    if schedule.groups:
-        needs = np.maximum.reduceat(ready[schedule.group_rows], schedule.group_start[:-1])
+    needs = _needs(schedule, ready)
     wanted = np.nonzero(first_use < schedule.groups)[0]
     by_ready = wanted[np.argsort(ready[wanted], kind="stable")]
     ready_sorted = ready[by_ready]
     rows: list[Ints] = []
     start, window = [0], [0]
-    taken, position = 0, 0
-    while position < schedule.groups:
-        upto = int(np.searchsorted(ready_sorted, position, side="right"))
-        new = by_ready[taken:upto]
-        new = new[np.lexsort((new, first_use[new]))]
-        taken = upto
-        reach = _first_above(needs, position)
-        rows.append(new)
-        start.append(start[-1] + len(new))
-        window.append(reach)
-        position = reach
-    return Batches(np.concatenate(rows) if rows else by_ready, np.array(start), np.array(window))
-
-
-def in_stages(schedule: Schedule) -> Batches:
-    """`look_ahead`, its first batch cut to the size of the largest after it.
-
-    At the start every worker's gradient is ready, later far fewer may be at once: room for that one
-    batch would be most of the memory. The windows of its pieces but the last are empty.
-    """
-    batches = look_ahead(schedule)
-    sizes = np.diff(batches.start)
+    while window[-1] < schedule.groups:
+        upto = int(np.searchsorted(ready_sorted, window[-1], side="right"))
+        new = by_ready[start[-1] : upto]
+        rows.append(new[np.lexsort((new, first_use[new]))])
+        start.append(upto)
+        window.append(_first_above(needs, window[-1]))
+    sizes = np.diff(start)
     most = int(sizes[1:].max(initial=0))
-    if not most or sizes[0] <= most:
-        return batches
-    cuts = np.arange(0, sizes[0], most)
-    start = np.concatenate([cuts, batches.start[1:]])
-    window = np.concatenate([np.zeros(len(cuts) - 1, dtype=np.int64), batches.window])
-    return Batches(batches.rows, start, window)
+    if most and sizes[0] > most:
+        cuts = list(range(0, start[1], most))
+        start[:1], window[:1] = cuts, [0] * len(cuts)
+    return Batches(np.concatenate(rows) if rows else by_ready, np.array(start), np.array(window))
 
 
 def just_in_time(schedule: Schedule, chunk: int) -> Batches:
@@ -119,11 +121,7 @@ def just_in_time(schedule: Schedule, chunk: int) -> Batches:
     memory: no gradient waits for its update. A batch ends before the first update that applies a
     gradient whose view does not exist when the batch begins.
     """
-    needs = np.zeros(schedule.groups, dtype=np.int64)
-    if schedule.groups:
-        needs = np.maximum.reduceat(
-            ready_at(schedule)[schedule.group_rows], schedule.group_start[:-1]
-        )
+    needs = _needs(schedule, ready_at(schedule))
     rows, used = _in_order_of_use(schedule)
     start, window = [0], [0]
     while window[-1] < schedule.groups:
@@ -138,17 +136,6 @@ def just_in_time(schedule: Schedule, chunk: int) -> Batches:
         start.append(end)
         window.append(reach)
     return Batches(rows, np.array(start), np.array(window), chunk)
-
-
-def cut_into_calls(batches: Batches, calls: Callable[[int], Sequence[int]]) -> Batches:
-    """Batches of single gradients in the order of their updates, each cut as `calls` says: the
-    sizes, of which the last may be larger than what is left."""
-    cuts = [0]
-    for size in np.diff(batches.window).tolist():
-        end = cuts[-1] + size
-        cuts += [min(end, at) for at in itertools.accumulate(calls(size), initial=cuts[-1])][1:]
-    bounds = np.array(cuts)
-    return Batches(batches.rows, bounds, bounds, batches.chunk)
 
 
 def _in_order_of_use(schedule: Schedule) -> tuple[Ints, Ints]:
@@ -170,6 +157,13 @@ def ready_at(schedule: Schedule) -> Ints:
         known = read < len(made)
         out = np.maximum(out, np.where(known, made[np.where(known, read, 0)], schedule.groups + 1))
     return out
+
+
+def _needs(schedule: Schedule, ready: Ints) -> Ints:
+    """For each group, how many groups must have been applied before its gradients can be there."""
+    if not schedule.groups:
+        return np.zeros(0, dtype=np.int64)
+    return np.maximum.reduceat(ready[schedule.group_rows], schedule.group_start[:-1])
 
 
 def _first_above(needs: Ints, position: int) -> int:

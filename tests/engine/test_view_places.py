@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import tardigrad as tg
-from tardigrad.engine.fast.lookahead import Batches, just_in_time
-from tardigrad.engine.fast.sizes import choose_sizes, cover
-from tardigrad.engine.fast.slots import UNREAD, VersionSlots, assign_slots
+from tardigrad.engine.fast.batch_sizes import choose_sizes, cover
+from tardigrad.engine.fast.batches import Batches, just_in_time
+from tardigrad.engine.fast.view_places import VersionSlots, assign_slots
+from tardigrad.engine.kernels.update_table import NOWHERE
 from tardigrad.policies import Policy
 from tardigrad.scheduling import Schedule
 
@@ -47,7 +48,7 @@ def follow(schedule: Schedule, batches: Batches, shard: int, slots: VersionSlots
                 read = schedule.read[row, shard]
                 assert table[slots.of[read]] == read
             version += 1
-            if slots.of[version] != UNREAD:
+            if slots.of[version] != NOWHERE:
                 table[slots.of[version]] = version
             alive = slots.alive(version)
             assert np.array_equal(table[slots.of[alive]], alive)

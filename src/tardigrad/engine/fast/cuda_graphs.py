@@ -12,25 +12,26 @@ times larger and a window still one kernel, for each group of rules that share i
 
 import gc
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from tardigrad.core.arrays import Floats
 from tardigrad.core.trees import named
+from tardigrad.engine.fast.batches import look_ahead
+from tardigrad.engine.fast.coefficients import coefficients, scalar_table
 from tardigrad.engine.fast.cuda_gradients import apart, compiled_on_device, tensors_of
-from tardigrad.engine.fast.lookahead import in_stages
-from tardigrad.engine.fast.replicas import Stacking, by_kernel, stacked_coefficients
-from tardigrad.engine.fast.tables import Placement, scalar_table
+from tardigrad.engine.fast.in_place import InPlace
+from tardigrad.engine.fast.stacking import Stacking, by_kernel, stacked_coefficients
+from tardigrad.engine.fast.view_places import in_stages
+from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import Program, trace
 from tardigrad.engine.kernels.triton import TritonKernel, fetch_samples, move_rows
-from tardigrad.engine.run import Diverged, History, Run
-from tardigrad.rules import Rule
-from tardigrad.scheduling import Schedule
-from tardigrad.tasks import ModuleTask
+from tardigrad.rules import RuleState
 
 BUFFERS = ("views", "grads")
 """Large, and written before they are read, but for the views that the first batch reads."""
@@ -38,15 +39,6 @@ BUFFERS = ("views", "grads")
 
 def on_device(array: Any, device: torch.device) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)
-
-
-def staged_coefficients(
-    schedule: Schedule, task: ModuleTask, rule: Rule, program: Program
-) -> Tensor:
-    """The window kernel's coefficients for every update of the run, on the device."""
-    scalars = scalar_table(schedule, rule, task.batch_size, task.epoch_size)
-    table = program.scalars.table(scalars)
-    return table.to(task.dtype).to(task.device).contiguous()
 
 
 def side_by_side(works: Sequence[Callable[[], None]]) -> None:
@@ -62,93 +54,89 @@ def side_by_side(works: Sequence[Callable[[], None]]) -> None:
         main.wait_stream(stream)
 
 
-class _Group:
+class _Group(InPlace):
     """Replicas whose rules share a kernel, and what those keep; `part` is theirs of every row."""
 
     def __init__(
         self,
-        schedule: Schedule,
-        tasks: Sequence[ModuleTask],
-        rules: Sequence[Rule],
+        jobs: Sequence[Job],
         programs: Sequence[Program],
         stacking: Stacking,
+        whole: Tensor,
         first: int,
     ) -> None:
-        self.part = slice(first * stacking.stride, (first + len(tasks)) * stacking.stride)
-        self.kernel = TritonKernel(programs[0], tasks[0].dtype, len(tasks))
-        starts = [
-            (rule.start(task.start(), task.layout), rule.start_own(task.start(), task.layout))
-            for task, rule in zip(tasks, rules, strict=True)
-        ]
-        self.state = stacking.place_trees([state for state, _ in starts])
-        own = stacking.place_trees([own for _, own in starts])
-        self.states = [t for t in named(self.state, "").values() if t.numel()]
-        self.owns = [t.repeat(schedule.workers, 1) for t in named(own, "").values()]
+        self.part = slice(first * stacking.stride, (first + len(jobs)) * stacking.stride)
+        theta = whole[self.part]
+        starts = [(job.rule, *job.parts()[0]) for job in jobs]
+        super().__init__(
+            theta,
+            stacking.place_trees([rule.start(at, layout) for rule, at, layout in starts]),
+            stacking.place_trees([rule.start_own(at, layout) for rule, at, layout in starts]),
+            jobs[0].schedule.workers,
+        )
+        self.kernel = TritonKernel(programs[0], theta.dtype, len(jobs))
         self.coefficients = stacked_coefficients(
             [
-                staged_coefficients(schedule, task, rule, program)
-                for task, rule, program in zip(tasks, rules, programs, strict=True)
+                coefficients(program, scalar_table(job), theta)
+                for job, program in zip(jobs, programs, strict=True)
             ]
         )
 
 
+class ReplicaNumbers(NamedTuple):
+    """A replica's part of what all of them keep."""
+
+    theta: Tensor
+    state: RuleState
+
+
 class CudaGraphs:
-    """Executes a one-shard schedule of single gradients on one GPU, for one or more replicas.
+    """Executes a one-shard schedule of single gradients on one GPU, for one or more replicas: jobs
+    that share the schedule, whose tasks differ in their seed alone."""
 
-    The interface is the exact executor's: `advance`, `updates`, `params`, `tensors`, `restore`.
-    Replicas are tasks that differ in their seed alone, and a rule for each. One that diverges is
-    written down in `diverged` and the others go on; a single one raises.
-    """
-
-    def __init__(
-        self, schedule: Schedule, tasks: Sequence[ModuleTask], rules: Sequence[Rule]
-    ) -> None:
-        self.schedule, self.tasks, self.rules = schedule, tasks, rules
-        task = tasks[0]
-        self.task, self.rule = task, rules[0]
-        self.histories = [History() for _ in tasks]
-        self.diverged: list[Diverged | None] = [None for _ in tasks]
-        self.buffers: tuple[Tensor, ...] = ()
-        self.position = 0
-        self._batch = 0
-        device, dtype = task.device, task.dtype
-        self._batches = in_stages(schedule)
-        place = Placement(schedule, self._batches)
-        self._stacking = stacking = Stacking(task.layout.size, len(tasks))
-        programs = [trace(rule, dtype) for rule in rules]
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs, self.schedule = jobs, jobs[0].schedule
+        self._task = task = jobs[0].module
+        self.position, self.batch = 0, 0
+        schedule, device, dtype = self.schedule, task.device, task.dtype
+        self._batches = batches = look_ahead(schedule)
+        places = in_stages(schedule, batches)
+        self._stage = batches.largest
+        self._stacking = stacking = Stacking(task.layout.size, len(jobs))
+        programs = [trace(job.rule, dtype) for job in jobs]
         together = by_kernel(programs)
         # Replicas lie group after group; `_at` says where each one does.
         order = [i for members in together for i in members]
         self._at = np.argsort(order)
-        self.theta = stacking.place([tasks[i].start() for i in order])
-        self._views = torch.zeros(place.size, stacking.row, device=device, dtype=dtype)
-        self._stage = place.stage
+        self.theta = stacking.place([jobs[i].task.start() for i in order])
+        self._views = torch.zeros(places.count, stacking.row, device=device, dtype=dtype)
         self._start_views()
         self._grads = torch.zeros_like(self._views)
         self._groups = self._grouped(together, programs)
         reads_view = any(program.reads_view for program in programs)
         self._moved = (self._grads, self._views) if reads_view else (self._grads,)
-        self._rows = on_device(place.rows, device)
-        self._window = on_device(self._batches.window, device)
+        self._rows = places.table.on(device)
+        self._window = on_device(batches.window, device)
         # Samples and losses stand in the order of computing. A batch is padded to its graph's size
         # with the rows after it, whose losses are then written again when their turn comes.
-        rows = self._batches.rows
+        rows = batches.rows
         self._place_of_row = np.empty(schedule.rows, dtype=np.int64)
         self._place_of_row[rows] = np.arange(len(rows))
         drawn = [
-            tasks[i].indices_of(schedule.worker[rows], schedule.step[rows], rows) for i in order
+            jobs[i].module.indices_of(schedule.worker[rows], schedule.step[rows], rows)
+            for i in order
         ]
         samples = drawn[0] if len(drawn) == 1 else torch.stack(drawn, dim=1)
-        self._samples = torch.cat([samples, samples[:1].expand(place.stage, *samples.shape[1:])])
+        self._samples = torch.cat([samples, samples[:1].expand(self._stage, *samples.shape[1:])])
         train = task.data.train
         self._data = (train.inputs.contiguous(), train.targets.contiguous())
         self._losses = torch.zeros(self._samples.shape[:-1], device=device, dtype=dtype)
-        self._start = on_device(self._batches.start, device)
-        sizes = [len(moves) for moves in place.moves]
-        self._moves = on_device(np.concatenate(place.moves), device)
+        self._start = on_device(batches.start, device)
+        sizes = [len(moves) for moves in places.moves]
+        self._moves = on_device(np.concatenate(places.moves), device)
         self._move_start = on_device(np.concatenate([[0], np.cumsum(sizes)]), device)
         self._counter = torch.zeros(1, device=device, dtype=torch.int64)
-        self._sizes = np.diff(self._batches.start)
+        self._sizes = np.diff(batches.start)
         self._parts: dict[tuple[int, int], list[Tensor]] = {}
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
@@ -159,16 +147,8 @@ class CudaGraphs:
         groups: list[_Group] = []
         first = 0
         for members in together:
-            groups.append(
-                _Group(
-                    self.schedule,
-                    [self.tasks[i] for i in members],
-                    [self.rules[i] for i in members],
-                    [programs[i] for i in members],
-                    self._stacking,
-                    first,
-                )
-            )
+            jobs, theirs = [self.jobs[i] for i in members], [programs[i] for i in members]
+            groups.append(_Group(jobs, theirs, self._stacking, self.theta, first))
             first += len(members)
         return groups
 
@@ -188,8 +168,8 @@ class CudaGraphs:
         begin = parity * self._stage
         piece = slice(begin, begin + count)
         views = self._views[piece].view(-1, stride)
-        with self.task.products():
-            losses = compiled_on_device(self.task, len(chosen), stride)(
+        with self._task.products():
+            losses = compiled_on_device(self._task, len(chosen), stride)(
                 views, inputs, targets, *self._outs(count, parity)
             )
         self._losses.index_copy_(0, places, losses.view(count, *self._losses.shape[1:]))
@@ -198,7 +178,7 @@ class CudaGraphs:
         """Where a batch's gradients go."""
         if (count, parity) not in self._parts:
             piece = self._grads[parity * self._stage :][:count].view(-1, self._stacking.stride)
-            self._parts[count, parity] = apart(tensors_of(piece, self.task.layout))
+            self._parts[count, parity] = apart(tensors_of(piece, self._task.layout))
         return self._parts[count, parity]
 
     def _apply(self, begin: int, end: int) -> None:
@@ -209,7 +189,7 @@ class CudaGraphs:
 
     def _window_of(self, group: _Group, windows: Tensor, batch: Tensor) -> None:
         group.kernel.run(
-            self.theta[group.part],
+            group.theta,
             group.states,
             group.owns,
             self._grads[:, group.part],
@@ -232,13 +212,13 @@ class CudaGraphs:
         """Compile and capture what the run will replay, before it starts."""
         # Gradient mode is part of what torch compiles for, and `advance` runs without.
         with torch.no_grad():
-            saved = {name: t.clone() for name, t in self._mutable().items() if name not in BUFFERS}
+            saved = {name: t.clone() for name, t in self.tensors().items() if name not in BUFFERS}
             for b, size in enumerate(self._sizes):
                 key = self._bucket(int(size)), b % 2
                 if key not in self._graphs:
                     self._graphs[key] = self._captured(*key)
             for name, tensor in saved.items():
-                self._mutable()[name].copy_(tensor)
+                self.tensors()[name].copy_(tensor)
             self._start_views()
         # What the compiler leaves behind in cycles can hold a batch's work space.
         gc.collect()
@@ -266,7 +246,8 @@ class CudaGraphs:
         side_by_side([*windows, *(partial(self._move, buffer) for buffer in self._moved)])
         self._counter.add_(1)
 
-    def _mutable(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
+        """All that changes, by name."""
         out = {
             "theta": self.theta,
             "views": self._views,
@@ -280,52 +261,37 @@ class CudaGraphs:
             out |= {f"{prefix}own.{i}": own for i, own in enumerate(group.owns)}
         return out
 
-    # -- what the driver sees
+    # -- what replicas see
 
-    @property
-    def updates(self) -> int:
-        return self.position
-
-    @property
-    def samples(self) -> int:
-        return self.position * self.task.batch_size
-
-    @property
-    def history(self) -> History:
-        return self.histories[0]
-
-    @property
-    def params(self) -> Tensor:
-        return self.params_of(0)
-
-    @property
-    def average(self) -> Tensor | None:
-        return self.average_of(0)
-
-    def params_of(self, replica: int) -> Tensor:
-        return self._stacking.take(self.theta, int(self._at[replica]))
-
-    def average_of(self, replica: int) -> Tensor | None:
-        begin = int(self._at[replica]) * self._stacking.stride
+    def numbers_of(self, replica: int) -> ReplicaNumbers:
+        """Not copied: they change as the graphs advance."""
+        at = int(self._at[replica])
+        begin = at * self._stacking.stride
         (group,) = [g for g in self._groups if g.part.start <= begin < g.part.stop]
-        average = group.state.average
         within = (begin - group.part.start) // self._stacking.stride
-        return self._stacking.take(average[0], within) if average else None
+        state = self._stacking.tree_of(group.state, within)
+        return ReplicaNumbers(self._stacking.of(self.theta, at), state)
 
-    def advance(self, until: int) -> None:
-        """Apply updates up to `until`, whole windows at a time where they fit."""
+    def advance(self, until: int) -> Floats:
+        """Apply updates up to `until`, whole windows at a time where they fit.
+
+        Their losses, (updates, replicas).
+        """
         with torch.no_grad():
             before = self.position
             while self.position < until:
                 self._advance(until)
-            self._record(before)
+        rows = self.schedule.group_rows[before : self.position]
+        places = torch.from_numpy(self._place_of_row[rows]).to(self.theta.device)
+        losses: Floats = self._losses[places].double().cpu().numpy()
+        return losses.reshape(len(rows), -1)[:, self._at]
 
     def _advance(self, until: int) -> None:
-        begin, end = (int(x) for x in self._batches.window[self._batch : self._batch + 2])
-        count, parity = self._bucket(int(self._sizes[self._batch])), self._batch % 2
+        begin, end = (int(x) for x in self._batches.window[self.batch : self.batch + 2])
+        count, parity = self._bucket(int(self._sizes[self.batch])), self.batch % 2
         if self.position == begin and end <= until:
             self._graphs[count, parity].replay()
-            self.position, self._batch = end, self._batch + 1
+            self.position, self.batch = end, self.batch + 1
             return
         if self.position == begin:
             # A window that a stop cuts is rare: not worth a graph of its gradients alone.
@@ -335,7 +301,7 @@ class CudaGraphs:
         self.position = stop
         if stop == end:
             self._finish()
-            self._batch += 1
+            self.batch += 1
 
     def _bucket(self, size: int) -> int:
         """Batches are padded to few sizes, so that few graphs serve a run."""
@@ -343,42 +309,3 @@ class CudaGraphs:
         while bucket < size:
             bucket *= 4
         return min(self._stage, bucket)
-
-    def _record(self, before: int) -> None:
-        rows = self.schedule.group_rows[before : self.position]
-        places = torch.from_numpy(self._place_of_row[rows]).to(self.theta.device)
-        losses = self._losses[places].double().cpu().numpy().reshape(len(rows), -1)
-        for replica, history in enumerate(self.histories):
-            if self.diverged[replica] is not None:
-                continue
-            mine = losses[:, self._at[replica]]
-            bad = np.nonzero(~np.isfinite(mine))[0]
-            if not len(bad):
-                history.loss += mine.tolist()
-                continue
-            worker = int(self.schedule.worker[rows[bad[0]]])
-            diverged = Diverged(before + int(bad[0]), worker, float(mine[bad[0]]))
-            if len(self.tasks) == 1:
-                raise diverged
-            self.diverged[replica] = diverged
-
-    def run(self) -> Run:
-        return Run(self.params, self.history, self.schedule, self.buffers, self.average)
-
-    def tensors(self) -> dict[str, Tensor]:
-        return self._mutable()
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "position": self.position,
-            "batch": self._batch,
-            "records": self.history.records,
-            "loss": self.history.loss,
-            "gap": self.history.gap,
-        }
-
-    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        self.position, self._batch = facts["position"], facts["batch"]
-        self.histories = [History(facts["records"], facts["loss"], facts["gap"])]
-        for name, tensor in self._mutable().items():
-            tensor.copy_(tensors[name])

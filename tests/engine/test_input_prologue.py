@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from tardigrad.bench.loops import perceptron
 from tardigrad.engine.fast.gradients import _gradients, padded
-from tardigrad.engine.fast.prologue import Parts, split_off_prologue
+from tardigrad.engine.fast.input_prologue import Parts, split_off_prologue
 from tardigrad.rules import sgd
 
 DRAW = torch.Generator().manual_seed(0)

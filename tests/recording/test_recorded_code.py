@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from tardigrad.runtime.facts import check_facts, facts_of, policy_facts
-from tardigrad.runtime.server import digest
 
 import tardigrad as tg
 from tardigrad.core.used_code import used_code
-from tardigrad.runtime import replay
+from tardigrad.recording.facts import check_facts, facts_of, policy_facts
+from tardigrad.recording.replay import replay
+from tardigrad.recording.replica import tensor_digest
 from tardigrad.tasks import quadratic
 
 SCHEDULE = tg.Schedule.from_order([0, 1, 1, 0] * 5, 2)
@@ -28,7 +28,7 @@ TASK = quadratic(6, noise=0.1)
 def recorded(rule: tg.Rule) -> dict[str, Any]:
     """What a run on Ray would leave of this schedule, as it comes out of its file."""
     ended = tg.execute(SCHEDULE, TASK, rule, "exact").params
-    digests = [[0, SCHEDULE.updates, digest(ended)]]
+    digests = [[0, SCHEDULE.updates, tensor_digest(ended)]]
     record = {"facts": facts_of(TASK, rule, 1), "shard_by": "slice", "digests": digests}
     return json.loads(json.dumps(record))
 
@@ -70,9 +70,9 @@ import json, sys
 from dataclasses import replace
 from pathlib import Path
 import tardigrad as tg
-from tardigrad.runtime import replay
-from tardigrad.runtime.facts import facts_of
-from tardigrad.runtime.server import digest
+from tardigrad.recording.replay import replay
+from tardigrad.recording.facts import facts_of
+from tardigrad.recording.replica import tensor_digest
 from tardigrad.tasks import quadratic
 
 assert Path(tg.__file__).is_relative_to(Path.cwd()), tg.__file__
@@ -80,7 +80,7 @@ schedule, task = tg.Schedule.from_order([0, 1, 1, 0] * 5, 2), quadratic(6, noise
 rule, file = tg.rules.gap_aware(0.1), Path("record.json")
 if not file.exists():
     ended = tg.execute(schedule, task, rule, "exact").params
-    digests = [[0, schedule.updates, digest(ended)]]
+    digests = [[0, schedule.updates, tensor_digest(ended)]]
     facts = facts_of(task, rule, 1)
     file.write_text(json.dumps({"facts": facts, "shard_by": "slice", "digests": digests}))
 try:

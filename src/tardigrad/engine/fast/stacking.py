@@ -44,9 +44,14 @@ class Stacking:
             row[: self.size] = vector
         return out.flatten()
 
-    def take(self, vector: Tensor, at: int) -> Tensor:
-        """A copy of the numbers of the replica at that place."""
-        return vector[at * self.stride :][: self.size].clone()
+    def of(self, vector: Tensor, at: int) -> Tensor:
+        """The numbers of the replica at that place, not copied."""
+        return vector[at * self.stride :][: self.size]
+
+    def tree_of(self, tree: Any, at: int) -> Any:
+        """The state of the replica at that place, not copied."""
+        mine = {n: self.of(t, at) if t.numel() else t for n, t in named(tree, "t").items()}
+        return restored(tree, mine, "t")
 
     def place_trees(self, trees: Sequence[Any]) -> Any:
         """Some replicas' states as one: each of their vectors placed, what is empty left so."""

@@ -1,36 +1,33 @@
 """The fast engine for a run on the CPU."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from tardigrad.core.allocation import keep_freed_batches
-from tardigrad.core.layout import Sharding
-from tardigrad.engine.fast.fast import Fast
+from tardigrad.engine.execution import Execution
+from tardigrad.engine.fast.batch_sizes import choose_sizes, cover
+from tardigrad.engine.fast.batches import Batches, just_in_time
+from tardigrad.engine.fast.cpu_general import CpuGeneral
+from tardigrad.engine.fast.cpu_stream import CpuStream
 from tardigrad.engine.fast.gradients import (
     CALL,
     Batched,
     Gradients,
-    NotBatchable,
     OneByOne,
     check_batchable,
     compiled_gradients,
     padded,
 )
 from tardigrad.engine.fast.groups import first_of_each
-from tardigrad.engine.fast.lookahead import Batches, cut_into_calls, just_in_time
-from tardigrad.engine.fast.memory import check_memory, predicted_bytes
-from tardigrad.engine.fast.sizes import choose_sizes, cover
-from tardigrad.engine.fast.slots import assign_slots
-from tardigrad.engine.fast.stream import Stream
-from tardigrad.engine.fast.suited import Unsuited, check_pure, check_suited
-from tardigrad.engine.fast.waiting import place_views, why_not_one_by_one
-from tardigrad.engine.kernels import CppKernel, NoCompiler, NotElementwise, Program, trace
+from tardigrad.engine.fast.requirements import check_pure, check_suited, why_not_one_by_one
+from tardigrad.engine.fast.view_places import assign_slots, in_blocks_or_slots, in_slots
+from tardigrad.engine.job import Job
+from tardigrad.engine.kernels import CppKernel, Program, trace
+from tardigrad.engine.memory import check_memory, predicted_bytes
 from tardigrad.engine.run import Say
+from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
-from tardigrad.scheduling import Schedule
 from tardigrad.tasks import ModuleTask, Task
 
 CACHE_BYTES = 12 * 2**20
@@ -40,30 +37,22 @@ SIZES = 3
 """Batch sizes compiled for at most."""
 
 
-def build_on_cpu(
-    schedule: Schedule,
-    task: Task,
-    rule: Rule,
-    sharding: Sharding,
-    say: Say,
-    budget: int,
-    measures: Sequence[str] = (),
-    chunk: int | None = None,
-) -> Fast | Stream:
+def build_on_cpu(job: Job, say: Say, budget: int, chunk: int | None = None) -> Execution:
     """The fast engine, ready to run within `budget` bytes: all that can fail has been tried.
 
     Raises ValueError for what is wrong, Unsuited where the exact engine must do it.
     """
     keep_freed_batches()
+    schedule, task, rule = job.schedule, job.task, job.rule
     theta = task.start()
-    check_pure(rule, theta[sharding.slice(0)], sharding.layouts[0])
-    check_suited(schedule, rule, theta, sharding, measures)
+    check_pure(rule, *job.parts()[0])
+    check_suited(job)
     if chunk is None:
         chunk = suitable_chunk(theta)
     program = _program(rule, theta.dtype, say)
     planned = schedule
-    if program is not None and not measures and isinstance(task, ModuleTask):
-        planned = first_of_each(schedule, task, rule) or schedule
+    if program is not None and not job.measures and isinstance(task, ModuleTask):
+        planned = first_of_each(job) or schedule
     batches = just_in_time(planned, chunk)
     each = len(schedule.group_rows) // max(1, len(planned.group_rows))
     sizes = _sizes(task, rule, batches, each, say)
@@ -72,27 +61,22 @@ def build_on_cpu(
     elif each > 1:  # the model may want batches of just its size
         planned, batches = schedule, just_in_time(schedule, chunk)
         sizes = _sizes(task, rule, batches, 1, say)
-    largest = int(np.diff(batches.start).max(initial=1))
+    largest = batches.largest
     slots = [assign_slots(planned, batches, s) for s in range(schedule.shards)]
-
-    def needed(rows: Sequence[int]) -> int:
-        return predicted_bytes(schedule, task, rule, sharding, rows, largest)
-
-    check_memory(needed([slot.count for slot in slots]), budget, schedule)
-    if program is not None and sizes and not measures and not why_not_one_by_one(planned):
+    check_memory(predicted_bytes(job, [s.count for s in slots], largest), budget, schedule)
+    if program is not None and sizes and not job.measures and not why_not_one_by_one(planned):
         assert isinstance(task, ModuleTask)
         if not (task.augments or task.has_statistics):
-            batches = cut_into_calls(batches, lambda size: cover(size, sizes, CALL))
+            batches = batches.cut(lambda size: cover(size, sizes, CALL))
             row_bytes = padded(len(theta)) * theta.element_size()
-            waiting = place_views(planned, batches, row_bytes)
-            if needed([waiting.count + max(sizes)]) > budget:
-                waiting = place_views(planned, batches, row_bytes, room=0, small_bytes=0)
-            return Stream(schedule, task, rule, batches, waiting, sizes, program)
-    gradients: Gradients = OneByOne(schedule, task, rule)
+            places = in_blocks_or_slots(planned, batches, row_bytes)
+            if predicted_bytes(job, [places.count + max(sizes)], largest) > budget:
+                places = in_slots(planned, batches)
+            return CpuStream(job, batches, places, sizes, program)
+    gradients: Gradients = OneByOne(job)
     if sizes:
-        assert isinstance(task, ModuleTask)
-        gradients = Batched(schedule, task, rule, sizes)
-    return Fast(schedule, task, rule, sharding, batches, slots, gradients, program, measures)
+        gradients = Batched(job, sizes)
+    return CpuGeneral(job, batches, slots, gradients, program)
 
 
 def suitable_chunk(theta: Tensor) -> int:
@@ -102,14 +86,13 @@ def suitable_chunk(theta: Tensor) -> int:
 
 
 def _program(rule: Rule, dtype: torch.dtype, say: Say) -> Program | None:
+    """The rule's kernel, compiled; None where it has none."""
     try:
         program = trace(rule, dtype)
-        CppKernel(program, dtype)
-    except NotElementwise as why:
+    except Unsuited as why:
         say(f"updates one by one: no kernel for the rule: {why}")
         return None
-    except NoCompiler as why:
-        raise Unsuited(str(why)) from None
+    CppKernel(program, dtype)
     return program
 
 
@@ -119,16 +102,16 @@ def _sizes(task: Task, rule: Rule, batches: Batches, each: int, say: Say) -> tup
     They are compiled now, so that a compiler that fails is found before the run.
     """
     try:
-        check_batchable(task, rule)
-        assert isinstance(task, ModuleTask)
+        module = check_batchable(task, rule)
         sizes = choose_sizes(np.diff(batches.start), SIZES, CALL)
         try:
             for size in sizes:
-                compiled_gradients(task, rule, size, each)
+                compiled_gradients(module, rule, size, each)
         except Exception as error:
             first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
-            raise NotBatchable(f"compiling them failed ({type(error).__name__}: {first})") from None
-    except NotBatchable as why:
+            why = f"compiling them failed ({type(error).__name__}: {first})"
+            raise Unsuited(why, "gradients") from None
+    except Unsuited as why:
         say(f"gradients one by one: {why}")
         return ()
     return sizes

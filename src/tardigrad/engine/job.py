@@ -1,0 +1,88 @@
+"""What is to be executed, as one value."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from tardigrad.core.arrays import Ints
+from tardigrad.core.layout import Layout, Sharding
+from tardigrad.rules import Rule
+from tardigrad.scheduling import Schedule
+from tardigrad.tasks import ModuleTask, Task
+
+
+class ShardPart(NamedTuple):
+    """A shard's parameters at the start, and their layout."""
+
+    theta: Tensor
+    layout: Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A schedule, and what it is executed with; what follows from them is derived once.
+
+    `measures`: what to record of every gradient applied at shard 0 (`execute`).
+    """
+
+    schedule: Schedule
+    task: Task
+    rule: Rule
+    sharding: Sharding
+    measures: Sequence[str] = ()
+
+    @classmethod
+    def on_one_shard(cls, schedule: Schedule, task: Task, rule: Rule) -> "Job":
+        return cls(schedule, task, rule, Sharding.divide(task.layout))
+
+    @property
+    def module(self) -> ModuleTask:
+        """The task, which is known to be a module."""
+        assert isinstance(self.task, ModuleTask)
+        return self.task
+
+    def parts(self) -> list[ShardPart]:
+        """Of each shard; all of one copy of the start."""
+        theta = self.task.start()
+        return [
+            ShardPart(theta[self.sharding.slice(s)], layout)
+            for s, layout in enumerate(self.sharding.layouts)
+        ]
+
+    @cached_property
+    def shard_bytes(self) -> tuple[int, ...]:
+        """What θ takes on each shard."""
+        each = self.task.start().element_size()
+        return tuple((b - a) * each for a, b in itertools.pairwise(self.sharding.bounds))
+
+    @cached_property
+    def updates_at(self) -> Ints:
+        """After each number of groups, the updates that every shard has made."""
+        schedule = self.schedule
+        made = [np.nonzero(schedule.group_shard == s)[0] for s in range(schedule.shards)]
+        least = min(len(mine) for mine in made)
+        # The k-th update is made by all once the last of the shards' k-th groups is applied.
+        complete = np.max([mine[:least] + 1 for mine in made], axis=0)
+        return np.searchsorted(complete, np.arange(schedule.groups + 1), side="right")
+
+    @cached_property
+    def merged(self) -> dict[tuple[int, int], list[int]]:
+        """`Schedule.merged`: the rows that a link averaged into each push."""
+        return self.schedule.merged
+
+    @cached_property
+    def samples_at(self) -> Ints:
+        """After each number of groups, the samples in the gradients that shard 0 has applied."""
+        schedule = self.schedule
+        gradients = np.ones(len(schedule.group_rows), dtype=np.int64)
+        if self.merged:
+            went = [len(self.merged.get((row, 0), ())) for row in schedule.group_rows.tolist()]
+            gradients += np.array(went, dtype=np.int64)
+        counted = np.concatenate([[0], np.cumsum(gradients)])[schedule.group_start]
+        sizes = np.where(schedule.group_shard == 0, np.diff(counted), 0)
+        return np.concatenate([[0], np.cumsum(sizes)]) * self.task.batch_size

@@ -1,0 +1,352 @@
+"""The driver's decisions, one effect after the other: what is asked of whom, in which order."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pytest
+
+import tardigrad as tg
+from tardigrad.protocol.calls import (
+    Answer,
+    Ask,
+    AskShard,
+    AskWorker,
+    BeginWork,
+    CallOutcome,
+    CompleteRow,
+    Dead,
+    Effect,
+    EndProcess,
+    FenceShard,
+    FinishCut,
+    FinishShard,
+    HoldSteps,
+    JoinWorker,
+    LeaveWorker,
+    MakeShards,
+    MakeWorkers,
+    MeetShard,
+    NextCut,
+    OpenShard,
+    Process,
+    Recover,
+    ReinstateShard,
+    ReplaceWorker,
+    SaveCut,
+    Show,
+    TakeEpoch,
+    TakeSnapshots,
+    Tell,
+    WaitForDeaths,
+)
+from tardigrad.protocol.coordinator import Coordinator, MembershipChange, Patience, RunFailed
+from tardigrad.protocol.shard_session import ShardSession
+
+SHARDS, WORKERS, UPDATES = 2, 2, 10
+
+
+class Status(NamedTuple):
+    """As a shard's, of which the version counts, or a worker's, of which `quiet` does."""
+
+    version: int = 0
+    quiet: bool = True
+
+
+class FakeSnapshot(NamedTuple):
+    version: int
+
+
+@dataclass
+class Recovered:
+    """Nothing has happened yet, or as much as a test says."""
+
+    begun: bool = False
+    lost: Sequence[int] = (0,) * SHARDS
+    made: tuple[int, set[int]] = (0, set())
+    sessions: list[ShardSession] = field(
+        default_factory=lambda: [
+            ShardSession(tg.Async(), shard, SHARDS, range(WORKERS), UPDATES)
+            for shard in range(SHARDS)
+        ]
+    )
+
+    def halves(self, worker: int) -> Sequence[Any]:
+        return []
+
+    def part(self, half: Any, shard: int) -> Any:
+        raise AssertionError("nothing was pushed to some shards only")
+
+    def changes_made(self) -> tuple[int, set[int]]:
+        return self.made
+
+
+@dataclass
+class FakeCluster:
+    """Every shard makes an update at every question how it is. `happens` says what goes wrong: it
+    is given each call, and what it returns is the outcome, unless it is None."""
+
+    coordinator: Coordinator
+    happens: Callable[[Process, Any], CallOutcome | None] = lambda process, call: None
+    recovered: Recovered = field(default_factory=Recovered)
+    no_room: bool = False
+    done: list[Effect] = field(default_factory=list)
+    calls: list[tuple[Process, Any]] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    shown: list[list[int]] = field(default_factory=list)
+    version: int = 0
+    epoch: int = 0
+
+    def run(self, most: int = 2000) -> list[Any]:
+        steps, value = self.coordinator.run(), None
+        for _ in range(most):
+            try:
+                effect = steps.send(value)
+            except StopIteration as stop:
+                finals: list[Any] = stop.value
+                return finals
+            self.done.append(effect)
+            value = self.carry_out(effect)
+        raise AssertionError("it does not end")
+
+    def carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case Ask(calls, _):
+                return [self.outcome(process, call) for process, call in calls]
+            case TakeEpoch():
+                self.epoch += 1
+                return self.epoch
+            case Recover():
+                return self.recovered
+            case MakeShards(epochs, _, _):
+                return [self.outcome(Process("shard", shard), effect) for shard in epochs]
+            case MakeWorkers(workers, _):
+                if self.no_room:
+                    return [Dead(Process("worker", worker), "no room") for worker in workers]
+                return [self.outcome(Process("worker", worker), effect) for worker in workers]
+            case WaitForDeaths():
+                return []
+            case NextCut():
+                return 7
+            case Tell(text):
+                self.told.append(text)
+            case Show(_, _, snapshots):
+                self.shown += [[part.version for part in parts] for parts in snapshots]
+        return None
+
+    def outcome(self, process: Process, call: Any) -> CallOutcome:
+        self.calls.append((process, call))
+        outcome = self.happens(process, call)
+        if outcome is not None:
+            return outcome
+        match call:
+            case AskShard():
+                self.version += process.number == 0
+                return Answer(Status(min(self.version, UPDATES)))
+            case ReplaceWorker(worker, _):
+                return Answer(self.recovered.sessions[process.number].end(worker))
+            case MeetShard():
+                return Answer(True)
+            case AskWorker():
+                return Answer(Status())
+            case TakeSnapshots():
+                return Answer(())
+            case FinishShard():
+                return Answer("numbers")
+        return Answer(None)
+
+    def order(self, *kinds: type) -> list[str]:
+        """What was done of these kinds, calls of several processes at once as one."""
+        found: list[str] = []
+        for effect in self.done:
+            calls = [call for _, call in effect.calls] if isinstance(effect, Ask) else [effect]
+            found += {type(call).__name__: 0 for call in calls if isinstance(call, kinds)}
+        return found
+
+    def asked(self, kind: type) -> list[Process]:
+        return [process for process, call in self.calls if isinstance(call, kind)]
+
+
+def made(**more: Any) -> Coordinator:
+    return Coordinator(SHARDS, WORKERS, UPDATES, **more)
+
+
+def once(process: Process, kind: type, outcome: CallOutcome) -> Callable[[Process, Any], Any]:
+    """What happens at the first such call."""
+    left = [outcome]
+    return lambda who, call: left.pop() if left and (who, type(call)) == (process, kind) else None
+
+
+SHARD, WORKER = Process("shard", 1), Process("worker", 1)
+
+
+def test_a_run_from_its_beginning_to_its_end() -> None:
+    cluster = FakeCluster(made())
+    assert cluster.run() == ["numbers", "numbers"]
+    beginning = (TakeEpoch, Recover, MakeShards, ReinstateShard, OpenShard, MakeWorkers, BeginWork)
+    found = list(dict.fromkeys(cluster.order(*beginning)))
+    assert found == [kind.__name__ for kind in beginning]
+    starts = [call.start for _, call in cluster.calls if isinstance(call, BeginWork)]
+    assert [(s.worker, s.life, s.step, s.row, s.heard) for s in starts] == [
+        (0, 0, 0, 0, (0, 0)),
+        (1, 0, 0, 1, (0, 0)),
+    ]
+    assert cluster.told == []
+
+
+def test_a_dead_shard_is_fenced_before_its_log_is_read_and_hears_workers_last() -> None:
+    cluster = FakeCluster(made(), once(SHARD, AskShard, Dead(SHARD, "killed")))
+    cluster.run()
+    steps = (
+        EndProcess,
+        TakeEpoch,
+        FenceShard,
+        Recover,
+        MakeShards,
+        ReinstateShard,
+        MeetShard,
+        OpenShard,
+    )
+    found = cluster.order(*steps)
+    assert found[found.index("EndProcess") :] == [kind.__name__ for kind in steps]
+    assert cluster.asked(FenceShard) == [Process("shard", 0)]
+    assert cluster.told == ["shard 1 died (killed), and is brought back"]
+    assert cluster.coordinator.recoveries == ["shard 1"]
+
+
+def test_who_cannot_go_on_with_a_new_shard_begins_another_life() -> None:
+    def happens(process: Process, call: Any) -> CallOutcome | None:
+        if isinstance(call, MeetShard):
+            return Answer(process.number == 0)
+        return died(process, call)
+
+    died = once(SHARD, AskShard, Dead(SHARD, "killed"))
+    cluster = FakeCluster(made(), happens)
+    cluster.run()
+    replaced = [call for _, call in cluster.calls if isinstance(call, ReplaceWorker)]
+    assert set(replaced) == {ReplaceWorker(1, life=1)}
+
+
+def test_a_worker_that_does_not_answer_is_asked_seldom_and_replaced() -> None:
+    """Nobody asks it for its work: under Sync all would wait for it without limit."""
+    patience = Patience(poll_s=1.0, attend_s=3.0)
+    cluster = FakeCluster(
+        made(patience=patience), once(WORKER, AskWorker, Dead(WORKER, "it does not answer"))
+    )
+    cluster.run()
+    assert cluster.told == ["worker 1 died (it does not answer), and is brought back"]
+    assert cluster.asked(AskWorker).count(WORKER) in (2, 3)
+
+
+def test_a_process_that_dies_again_and_again_ends_the_run_with_the_last_reason() -> None:
+    deaths: list[str] = []
+
+    def happens(process: Process, call: Any) -> CallOutcome | None:
+        if process == SHARD and isinstance(call, AskShard):
+            deaths.append(f"reason {len(deaths)}")
+            return Dead(SHARD, deaths[-1])
+        return None
+
+    cluster = FakeCluster(made(), happens)
+    with pytest.raises(
+        RunFailed, match=r"shard 1 died 6 times .* version 0; the last time: reason 5"
+    ):
+        cluster.run()
+
+
+def test_a_cut_waits_for_quiet_and_lets_everybody_go_on() -> None:
+    busy = [Answer(Status(quiet=False))] * 3
+
+    def happens(process: Process, call: Any) -> CallOutcome | None:
+        return busy.pop() if isinstance(call, AskWorker) and busy else None
+
+    cluster = FakeCluster(made(cut_every=9), happens)
+    cluster.run()
+    steps = (HoldSteps, AskWorker, NextCut, SaveCut, FinishCut)
+    assert cluster.order(*steps) == [
+        "HoldSteps", "AskWorker", "AskWorker", "AskWorker", "NextCut", "SaveCut", "FinishCut",
+        "HoldSteps",
+    ]  # fmt: skip
+    held = [call.held for _, call in cluster.calls if isinstance(call, HoldSteps)]
+    assert held == [True, True, False, False]
+
+
+def test_a_cut_in_which_a_shard_dies_is_not_finished_and_made_another_time() -> None:
+    cluster = FakeCluster(made(cut_every=4), once(SHARD, SaveCut, Dead(SHARD, "killed")))
+    cluster.run()
+    found = cluster.order(SaveCut, FinishCut, MakeShards)
+    assert found[1:5] == ["SaveCut", "MakeShards", "SaveCut", "FinishCut"]
+    held = [
+        call.held for who, call in cluster.calls if who == WORKER and isinstance(call, HoldSteps)
+    ]
+    assert held[:2] == [True, False]
+
+
+def test_a_version_is_shown_once_when_all_shards_have_made_it() -> None:
+    told = {0: [(), (FakeSnapshot(5),)], 1: [(), (), (FakeSnapshot(5),)]}
+
+    def happens(process: Process, call: Any) -> CallOutcome | None:
+        if isinstance(call, TakeSnapshots) and told[process.number]:
+            return Answer(told[process.number].pop(0))
+        return None
+
+    cluster = FakeCluster(made(), happens)
+    cluster.run()
+    assert cluster.shown == [[5, 5]]
+    done = [call.done for _, call in cluster.calls if isinstance(call, TakeSnapshots)]
+    assert done[-1] == 5
+
+
+def test_a_worker_without_room_for_another_leaves_and_the_last_one_ends_the_run() -> None:
+    cluster = FakeCluster(made(), lambda process, call: None)
+
+    def happens(process: Process, call: Any) -> CallOutcome | None:
+        if isinstance(call, AskWorker) and process == WORKER and not cluster.no_room:
+            cluster.no_room = True
+            return Dead(WORKER, "killed")
+        return None
+
+    cluster.happens = happens
+    cluster.coordinator.watches = True
+    cluster.run()
+    assert cluster.told[-1] == "worker 1 cannot be replaced (no room): the run goes on without it"
+    assert cluster.asked(LeaveWorker) == [Process("shard", 0), Process("shard", 1)]
+
+    alone = FakeCluster(Coordinator(SHARDS, 1, UPDATES, watches=True))
+    alone.recovered.sessions = [
+        ShardSession(tg.Async(), s, SHARDS, range(1), UPDATES) for s in range(SHARDS)
+    ]
+
+    def last(process: Process, call: Any) -> CallOutcome | None:
+        if isinstance(call, AskWorker):
+            alone.no_room = True
+            return Dead(process, "killed")
+        return None
+
+    alone.happens = last
+    with pytest.raises(RunFailed, match="worker 0, the last one, died and cannot be replaced"):
+        alone.run()
+
+
+def test_changes_that_an_earlier_driver_has_made_are_not_made_again() -> None:
+    changes = [
+        MembershipChange(2),
+        MembershipChange(3, remove=0),
+        MembershipChange(4, remove=1),
+        MembershipChange(5),
+    ]
+    cluster = FakeCluster(made(changes=changes))
+    cluster.recovered.made = (1, {0})
+    cluster.run()
+    joined = {call.worker for _, call in cluster.calls if isinstance(call, JoinWorker)}
+    left = {call.worker for _, call in cluster.calls if isinstance(call, LeaveWorker)}
+    assert (joined, left) == ({2}, {1})
+
+
+def test_a_run_that_goes_on_begins_every_worker_in_another_life() -> None:
+    cluster = FakeCluster(made())
+    cluster.recovered.begun = True
+    cluster.run()
+    starts = [call.start for _, call in cluster.calls if isinstance(call, BeginWork)]
+    assert [(start.worker, start.life) for start in starts] == [(0, 1), (1, 1)]
+    assert cluster.asked(CompleteRow) == []

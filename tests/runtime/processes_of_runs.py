@@ -1,0 +1,57 @@
+"""Finding a run's processes, and moments of it, from outside."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from tardigrad.recording.cuts import cut_numbers, next_cut
+from tardigrad.recording.disk import FolderDisk
+from tests.runtime.run_checks import updates_logged
+
+LONG_S = 120.0
+
+
+def until(condition: Callable[[], bool], pause_s: float = 0.02) -> None:
+    end = time.monotonic() + LONG_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(pause_s)
+
+
+def shard_process(folder: Path, shard: int) -> int:
+    """The process that has the newest log of a shard open."""
+    log = max(folder.glob(f"logs/shard-{shard}.*.log"))
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(link) == str(log):
+                return int(link.parts[2])
+        except OSError:  # it has just been closed
+            continue
+    raise AssertionError(f"nobody writes {log}")
+
+
+def wait_for_updates(folder: Path, updates: int) -> None:
+    until(lambda: updates_logged(folder, 0) >= updates)
+
+
+def wait_for_a_cut(folder: Path) -> None:
+    """Until one has begun and is not whole yet."""
+    disk = FolderDisk(folder)
+
+    def half_made() -> bool:
+        whole = max(cut_numbers(disk), default=-1)
+        return next_cut(disk) > whole + 1 and max(cut_numbers(disk), default=-1) == whole
+
+    until(half_made, pause_s=0.0)
+
+
+@contextmanager
+def beside(do: Callable[[], None]) -> Iterator[None]:
+    """Do something while the block runs; its error is the block's."""
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(do)
+        yield
+        done.result()

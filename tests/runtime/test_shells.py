@@ -1,0 +1,180 @@
+"""Shells of shards and workers in one process, without Ray: what they leave behind, and what the
+connections between them survive."""
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import tardigrad as tg
+from tardigrad.core.layout import Sharding
+from tardigrad.protocol.calls import AskShard, AskWorker, BeginWork, FinishShard, OpenShard
+from tardigrad.protocol.worker_session import WorkerStart
+from tardigrad.recording.disk import FolderDisk
+from tardigrad.recording.merge import merge
+from tardigrad.recording.recovery import RecoveredRun
+from tardigrad.recording.setup import RunSetup
+from tardigrad.recording.shard_logs import read_story
+from tardigrad.runtime.ray_setup import ActorPlace, RaySetup
+from tardigrad.runtime.shard_shell import SentOrigin, ShardShell
+from tardigrad.runtime.worker_shell import WorkerShell
+from tardigrad.transport.connect import connect
+
+RULE = tg.rules.gap_aware(0.05)
+HERE = ActorPlace("here", os.getuid(), os.getpid(), "127.0.0.1")
+SHARDS, WORKERS, UPDATES = 2, 2, 40
+
+
+def gradient(view: Tensor, worker: int, step: int) -> Tensor:
+    return 0.1 * view + worker
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+class Shells:
+    """Those of one run, driven as far as the tests need it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        gradient: Callable[[Tensor, int, int], Tensor] = gradient,
+        shared_memory: bool = True,
+        worker_node: str = "here",
+    ) -> None:
+        self.task = tg.FunctionTask(torch.linspace(-1, 1, 3000), gradient)
+        sharding = Sharding.divide(self.task.layout, SHARDS)
+        run = RunSetup(self.task, RULE, tg.Async(), sharding, WORKERS, UPDATES)
+        self.setup = RaySetup(run, folder, bytes(32), time.time(), shared_memory)
+        self.disk = FolderDisk(folder)
+        recovered = RecoveredRun(run, self.disk)
+        self.shards = [
+            ShardShell(self.setup, SentOrigin.of(recovered, shard, 1), False, HERE)
+            for shard in range(SHARDS)
+        ]
+        self.places = {number: shard.place for number, shard in enumerate(self.shards)}
+        there = HERE._replace(node=worker_node)
+        self.workers = [WorkerShell(self.setup, worker, there) for worker in range(WORKERS)]
+
+    def begin(self) -> None:
+        for shard in self.shards:
+            shard.call(OpenShard())
+        for number, worker in enumerate(self.workers):
+            start = WorkerStart(number, 0, 0, number, (0,) * SHARDS, (1,) * SHARDS)
+            worker.call(BeginWork(start), self.places)
+
+    def version(self) -> int:
+        return min(shard.call(AskShard()).version for shard in self.shards)
+
+    def finish(self) -> None:
+        """To the end; what happened executes to the same bits."""
+        until(lambda: self.version() == UPDATES)
+        theta = torch.cat([shard.call(FinishShard()).theta for shard in self.shards])
+        schedule = merge([read_story(self.disk, s) for s in range(SHARDS)], WORKERS).schedule
+        self.close()
+        assert torch.equal(tg.execute(schedule, self.task, RULE, engine="exact").params, theta)
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+        for shard in self.shards:
+            shard.close()
+
+
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """No thread, file or mapped memory that was not there before."""
+
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count("memfd:")
+
+    def files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    threads, fds, memory = set(threading.enumerate()), files(), mapped()
+    yield
+    until(lambda: set(threading.enumerate()) <= threads)
+    gc.collect()
+    until(lambda: files() <= fds)
+    until(lambda: mapped() <= memory)
+
+
+@pytest.mark.parametrize(
+    ("shared_memory", "worker_node"), [(True, "here"), (False, "here"), (True, "elsewhere")]
+)
+def test_a_run_leaves_nothing_behind(shared_memory: bool, worker_node: str, tmp_path: Path) -> None:
+    """Through shared memory, a Unix socket, and TCP."""
+    Shells(tmp_path / "first").close()  # what is loaded once is loaded
+    with nothing_left():
+        shells = Shells(tmp_path / "run", gradient, shared_memory, worker_node)
+        shells.begin()
+        shells.finish()
+        del shells
+
+
+def test_a_gradient_that_is_computed_as_the_run_ends_goes_nowhere(tmp_path: Path) -> None:
+    go_on = threading.Event()
+
+    def slow(view: Tensor, worker: int, step: int) -> Tensor:
+        if step == 3:
+            go_on.wait(60)
+        return gradient(view, worker, step)
+
+    with nothing_left():
+        shells = Shells(tmp_path, slow)
+        shells.begin()
+        for worker in shells.workers:
+            until(lambda worker=worker: worker.call(AskWorker(), {}).step == 3)  # type: ignore[misc]
+        del worker
+        shells.close()
+        go_on.set()
+        del shells
+
+
+def test_a_broken_connection_is_made_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    """Somebody else comes in as worker 0, so that the shard lets go of the one who is there."""
+    shells = Shells(tmp_path)
+    shells.begin()
+    address = shells.places[1].listener
+    assert address is not None
+    for _ in range(5):
+        closed = threading.Event()
+        connect(
+            address,
+            shells.setup.secret,
+            True,
+            [0, 0, *HERE[:3]],
+            lambda connection, header, arrays: None,
+            lambda connection, reason, closed=closed: closed.set(),  # type: ignore[misc]
+            10.0,
+        )
+        assert closed.wait(60)  # worker 0 has come in again
+    shells.finish()
+
+
+def test_an_error_is_told_to_who_watches(tmp_path: Path) -> None:
+    def wrong(view: Tensor, worker: int, step: int) -> Tensor:
+        if step == 3:
+            raise KeyError("a user's own")
+        return gradient(view, worker, step)
+
+    with nothing_left():
+        shells = Shells(tmp_path, wrong)
+        shells.begin()
+        with pytest.raises(KeyError, match="a user's own"):
+            shells.workers[0].watch()
+        with pytest.raises(KeyError, match="a user's own"):
+            shells.workers[0].call(AskWorker(), {})
+        shells.close()
+        del shells
