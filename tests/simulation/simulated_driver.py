@@ -230,7 +230,10 @@ class SimulatedDriver(SimulatedProcess):
             else:
                 self.at(0.05, lambda: settle(Dead(who, target.why)))
 
-        network.call(self.host, target.host, (self.name, target.name), arrive)
+        # Where it cannot tell whether a call has arrived, a driver calls again.
+        again = self.cluster.time.random.random() < network.weather.repeated
+        for _ in range(2 if again else 1):
+            network.call(self.host, target.host, (self.name, target.name), arrive)
 
     def _watch(self, seconds: float) -> None:
         over = False

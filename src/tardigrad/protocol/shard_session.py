@@ -218,15 +218,8 @@ class ShardSession:
                     self._replaced_behind_gate(worker, self.channels[worker], now_s)
             case Completed(header):
                 channel = self.channels[header.worker]
-                # One that is not finite is not answered: the new life begins at the same release.
-                if header.finite and self.gate is None:
-                    read = header.read[self.shard]
-                    heard = [r.sequence for r in channel.kept if r.version == read]
-                    channel.heard = max([channel.heard, *heard])
-                elif header.finite and self.gate is not None:
-                    # What was released before is no answer to this, which carries numbers.
-                    channel.heard = channel.sequence
-                    self.gate.refresh(header.worker)
+                if header.finite:  # else the new life begins at the same release, see `_pushed`
+                    self._read_by_the_dead(header, channel)
                 self._pushed(header, channel, now_s)
             case RowLost(header):
                 decided.append(Dropped(header.row, LOST))
@@ -237,6 +230,16 @@ class ShardSession:
                 if event not in self._begun[shard]:
                     self._begun[shard].append(event)
         return decided
+
+    def _read_by_the_dead(self, header: PushHeader, channel: WorkerChannel) -> None:
+        """What a dead worker's gradient was computed at, its next life need not hear."""
+        if self.gate is None:
+            read = header.read[self.shard]
+            heard = [r.sequence for r in channel.kept if r.version == read]
+            channel.heard = max([channel.heard, *heard])
+        else:  # what was released before is no answer to this, which carries numbers
+            channel.heard = channel.sequence
+            self.gate.refresh(header.worker)
 
     def _came(self, message: FromWorker, now_s: float) -> None:
         channel = self.channels[message.worker]

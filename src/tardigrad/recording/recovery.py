@@ -6,6 +6,7 @@ Gradients are computed, not stored; the same view and turn give the same bits. D
 are compared on the way.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.cuts import newest_cut, read_unsent
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
-from tardigrad.recording.merge import LogMerger, pushed
+from tardigrad.recording.merge import LogMerger, explained, pushed
 from tardigrad.recording.replica import ShardReplica, check_same_decisions
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import ShardStory, read_story
@@ -73,7 +74,9 @@ class RecoveredRun:
             self._gradients.update(read_unsent(disk, found.unsent))
         logs = [s.entries[p:] for s, p in zip(self.stories, positions, strict=True)]
         versions = [replica.shard.version for replica in self.replicas]
-        self._merger = LogMerger(logs, versions, self.replicas[0].session.rows_given)
+        until = explained(logs, versions, self.replicas[0].session.rows_given)
+        logs = [log[:end] for log, end in zip(logs, until, strict=True)]
+        self._merger = LogMerger(logs, versions, rows=sys.maxsize)
         threads = torch.get_num_threads()
         torch.set_num_threads(setup.threads)
         try:
@@ -82,7 +85,7 @@ class RecoveredRun:
                     self._relive(shard)
         finally:
             torch.set_num_threads(threads)
-        reached = [p + at for p, at in zip(positions, self._merger.position, strict=True)]
+        reached = [p + end for p, end in zip(positions, until, strict=True)]
         self.lost = []
         for shard, story in enumerate(self.stories):
             self.lost.append(len(story.entries) - reached[shard])

@@ -128,7 +128,10 @@ class ShardProcess:
         # These are synced whatever `sync_log` says: what counts of the log before it, which may not
         # have been; and that it counts, because whatever else stands there is void for good.
         if origin.opening.follows:
-            self._sync(log_name(self._session.shard, origin.opening.follows))
+            before = log_name(self._session.shard, origin.opening.follows)
+            self._sync(before)
+            if len(self._disk.read(before) or b"") < origin.opening.counted:
+                raise LifeEnded(f"{before} has lost its end since it was read")
         self._append(write_opening(origin.opening))
         for entry in origin.added:
             self._append(write_entry(entry))
