@@ -1,4 +1,4 @@
-"""Links on Ray: what stays behind, counted as in the simulation, recorded and recovered."""
+"""Links on Ray: decided and counted as in the simulation, recorded, replayed and recovered."""
 
 from pathlib import Path
 

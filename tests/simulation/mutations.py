@@ -5,9 +5,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tardigrad.protocol import coordinator, shard_session
+from tardigrad.protocol import calls, coordinator, shard_session
 from tardigrad.protocol.calls import CompleteRow, HoldReleases, ReplaceWorker, ShardCall
 from tardigrad.protocol.channels import WorkerChannel
+from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import Completed, FromShard, FromWorker, PushHeader
 from tardigrad.protocol.shard_session import Admission, ShardSession
 from tardigrad.protocol.worker_session import WorkerOutput, WorkerSession
@@ -233,6 +234,12 @@ def _not_finite_is_answered() -> AbstractContextManager[Any]:
     return patch.object(ShardSession, "_pushed", answered)
 
 
+def _only_drop_unsent(
+    self: ShardSession, worker: int, channel: WorkerChannel, now_s: float
+) -> None:
+    self._drop_unsent(worker)
+
+
 def _membership_stays_half_told() -> AbstractContextManager[Any]:
     return patch.object(RecoveredRun, "_complete_membership", lambda self: None)
 
@@ -265,6 +272,15 @@ MUTATIONS: dict[str, Mutation] = {
     "membership that some logs have": _membership_stays_half_told,
     "gradients that came to some shards": _halves_stay_halves,
     "gradients that are not finite": _not_finite_is_answered,
+    "links: what workers hold back is in cuts": lambda: patch.object(
+        coordinator, "FinishCut", lambda number, places, unsent: calls.FinishCut(number, places)
+    ),
+    "links: parameters first for a new life": lambda: patch.object(
+        ShardSession, "_replaced_behind_gate", _only_drop_unsent
+    ),
+    "links: workers keep what they hold back": lambda: patch.object(
+        WorkerGate, "unsent", lambda self: set()
+    ),
     "deaths are counted": lambda: patch.object(
         coordinator.Coordinator, "_tell_deaths", lambda self: iter(())
     ),

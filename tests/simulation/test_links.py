@@ -65,6 +65,11 @@ def test_what_a_worker_had_not_sent_is_dropped_with_it(
     assert not np.isin(schedule.drop_row[unsent], schedule.group_rows).any()
 
 
+def test_nothing_is_merged_into_a_gradient_that_is_not_finite() -> None:
+    _, schedule = run_well(with_link(Scenario(5, updates=20, not_finite=True), "every"))
+    assert {"merged", "not finite"} <= set(schedule.reasons)
+
+
 @pytest.mark.parametrize("on_drop", ["reapply", "average"])
 def test_a_new_life_begins_with_a_push_and_with_parameters(
     on_drop: OnDrop, monkeypatch: pytest.MonkeyPatch

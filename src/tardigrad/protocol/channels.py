@@ -1,7 +1,7 @@
 """The ends of the channels between a worker and a shard: what each knows of the other."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tardigrad.protocol.messages import FromWorker, PushHeader, Released
 
@@ -26,6 +26,14 @@ class WorkerChannel:
     """Those it may still compute at, or has not confirmed."""
     waiting: bool = False
     """Whether it is to get the version of the moment as soon as it has heard enough."""
+
+
+class ChannelEnd(NamedTuple):
+    """A shard's end of a channel, for whoever takes a worker's place."""
+
+    step: int
+    heard: int
+    last: PushHeader | None
 
 
 @dataclass

@@ -55,8 +55,9 @@ from tardigrad.protocol.calls import (
     WaitForDeaths,
     WorkerCall,
 )
+from tardigrad.protocol.channels import ChannelEnd
 from tardigrad.protocol.messages import NO_ROW, PushHeader
-from tardigrad.protocol.shard_session import ChannelEnd, ShardSession
+from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.protocol.worker_session import WorkerStart
 
 T = TypeVar("T")

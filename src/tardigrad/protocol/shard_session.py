@@ -16,11 +16,10 @@ is the order of starts but for the time a message takes.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
 
 from tardigrad.links import UNSENT
 from tardigrad.policies import Arrival, Policy
-from tardigrad.protocol.channels import WorkerChannel
+from tardigrad.protocol.channels import ChannelEnd, WorkerChannel
 from tardigrad.protocol.gates import ShardGate
 from tardigrad.protocol.messages import (
     NO_ROW,
@@ -69,14 +68,6 @@ class Admission(Enum):
     """It is in the log: to be acknowledged again."""
     VOID = "void"
     """Of another life, before its turn, or at a view that does not count (yet): not answered."""
-
-
-class ChannelEnd(NamedTuple):
-    """A shard's end of a channel, for whoever takes a worker's place."""
-
-    step: int
-    heard: int
-    last: PushHeader | None
 
 
 class ShardSession:
