@@ -31,10 +31,16 @@ def test_the_name_of_a_new_log_survives_loss_of_power(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To sync a file does not sync the folder that it is named in."""
-    synced: list[Path] = []
-    monkeypatch.setattr(FolderDisk, "_sync_folder", staticmethod(synced.append))
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def noted(file: int) -> None:
+        synced.append(os.fstat(file).st_ino)
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
     disk = FolderDisk(tmp_path)
     disk.append("logs/shard-0.log", b"line\n")
     disk.append("logs/shard-0.log", b"line\n")
     disk.close()
-    assert synced == [tmp_path, tmp_path / "logs"]
+    assert synced == [tmp_path.stat().st_ino, (tmp_path / "logs").stat().st_ino]
