@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test coverage stress lint format help
+.PHONY: demo test coverage stress simulate lint format help
 
 help:
 	@echo "make demo      compare six rules on real MNIST with 16 simulated workers"
 	@echo "make test      lint, type-check and test"
 	@echo "make coverage  test, and list the lines that no test runs"
 	@echo "make stress    the long repetitions that make test leaves out"
+	@echo "make simulate  runs under simulated faults: SEEDS=0:1000, or SEEDS=7 for one with its story"
 	@echo "make lint      only lint and type-check"
 	@echo "make format    rewrite the code in the project's format"
 
@@ -17,7 +18,7 @@ demo: $(READY)
 	$(BIN)/tardigrad demo
 
 # One thread each: tests start processes of their own, and threads that wait for a core spin.
-test coverage stress: export OMP_NUM_THREADS = 1
+test coverage stress simulate: export OMP_NUM_THREADS = 1
 
 test: lint
 	$(BIN)/python -m pytest -m "not stress"
@@ -31,6 +32,11 @@ coverage: $(READY)
 
 stress: $(READY)
 	$(BIN)/python -m pytest -m stress
+
+# SEEDS=7: one, with its story. MUTATIONS=1: with each safeguard taken out, until that is found.
+SEEDS ?= 500:1500
+simulate: $(READY)
+	$(BIN)/python -m tests.simulation.simulate $(if $(MUTATIONS),3000 --mutations,$(SEEDS) --processes 2)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -117,6 +117,7 @@ def find(safeguard: str, most: int, first: int = 0) -> tuple[int, str] | None:
         with without(safeguard):
             outcome = run(draw(first + count - 1))
         if outcome.error:
+            assert not run(draw(outcome.scenario.seed)).error, "it fails with the safeguard too"
             return count, outcome.error
     return None
 

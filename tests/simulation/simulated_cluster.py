@@ -77,8 +77,10 @@ class SimulatedCluster:
     processes: list[SimulatedProcess] = field(default_factory=list)
     promises: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """(shard, worker, step) of pushes whose acknowledgement has left a shard: their rows."""
-    shown: dict[int, torch.Tensor] = field(default_factory=dict)
-    """θ of each version that was last handed out to be evaluated."""
+    shown: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    """θ of each version that was handed out to be evaluated, as often as it was;"""
+    shown_last: dict[int, torch.Tensor] = field(default_factory=dict)
+    """and the last time by a driver that was not deposed."""
     power_lost: bool = False
     """Whether records that were not synced were lost with a host."""
 
@@ -110,11 +112,12 @@ class SimulatedCluster:
             self.promises[shard.number, message.worker, channel.step] = channel.last.row
 
     def show(self, driver: SimulatedDriver, snapshots: Sequence[Sequence[Snapshot]]) -> None:
-        if driver is not self.newest_driver:
-            return
         for parts in snapshots:
             (version,) = {part.version for part in parts}
-            self.shown[version] = torch.cat([part.theta for part in parts])
+            theta = torch.cat([part.theta for part in parts])
+            self.shown.setdefault(version, []).append(theta)
+            if driver is self.newest_driver:
+                self.shown_last[version] = theta
 
     def lose_power(self, host: str) -> None:
         """Logs that are not synced do not survive it, and what they promised is void."""

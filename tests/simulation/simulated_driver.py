@@ -150,8 +150,8 @@ class SimulatedDriver(SimulatedProcess):
                 self.cluster.newest_driver = self
             case NextCut():
                 value = next_cut(self.disk)
-            case FinishCut(number, places):
-                finish_cut(self.disk, number, places)
+            case FinishCut(number, places, unsent):
+                finish_cut(self.disk, number, places, unsent)
                 self.cluster.time.tell(f"cut {number} is made")
             case Tell(text):
                 self.cluster.time.tell(f"{self.name}: {text}")
@@ -230,7 +230,10 @@ class SimulatedDriver(SimulatedProcess):
             else:
                 self.at(0.05, lambda: settle(Dead(who, target.why)))
 
-        network.call(self.host, target.host, (self.name, target.name), arrive)
+        # Where it cannot tell whether a call has arrived, a driver calls again.
+        again = self.cluster.time.random.random() < network.weather.repeated
+        for _ in range(2 if again else 1):
+            network.call(self.host, target.host, (self.name, target.name), arrive)
 
     def _watch(self, seconds: float) -> None:
         over = False

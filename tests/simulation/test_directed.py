@@ -1,6 +1,7 @@
 """Faults at chosen moments: each of these once broke a run."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -151,3 +152,67 @@ def test_the_disk_is_full_for_a_cut_only() -> None:
 
     cluster = run_with(Scenario(0, cut_every=4), prepare)
     assert any("its part of a cut cannot be written" in line for line in cluster.time.story)
+
+
+@pytest.mark.parametrize(("policy", "mean_step_s"), [("async", 1.0), ("bounded_delay", 0.1)])
+def test_a_shard_is_replaced_twice_before_workers_know_of_it(
+    policy: str, mean_step_s: float
+) -> None:
+    """Nobody was told where the first of the two began: until all are, it hears no worker."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        cluster.places |= {"shard 0": "host-0", "shard 1": "host-0"}
+        cluster.places |= {f"worker {worker}": "host-1" for worker in range(4)}
+
+        def lose_sight(process: SimulatedProcess) -> None:
+            """The driver reaches no shard for a while; workers do."""
+            cluster.network.cut_off({"head"}, set(), 60.0, both_ways=True)
+
+        cluster.moments.plan("version", 9, lambda process: cluster.lose_power("host-0"))
+        cluster.moments.plan("does MakeShards", 2, lose_sight)
+
+    for seed in range(5):
+        scenario = Scenario(seed, workers=4, updates=16, sync_log=False)
+        cluster = run_with(replace(scenario, policy=policy, mean_step_s=mean_step_s), prepare)
+        assert cluster.power_lost
+
+
+def test_a_second_driver_reads_the_logs_one_after_the_other() -> None:
+    """A push may be in the one read last whose row is not in the one of shard 0: it is void."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        faults.plan(Fault("second driver", "version", 8))
+
+    for seed in range(6):
+        scenario = Scenario(seed, workers=4, shards=3, updates=20, mean_step_s=0.02)
+        run_with(replace(scenario, policy="no_waiting"), prepare)
+
+
+def test_workers_that_wait_for_nothing_go_on_while_one_joins() -> None:
+    """Rows are given while releases are held, so a push may be in a log that has not the join."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        cluster.places |= {"shard 0": "host-0", "shard 1": "host-1"}
+        cluster.places |= {f"worker {worker}": "host-0" for worker in range(3)}
+
+        def lose_sight(process: SimulatedProcess) -> None:
+            """The driver does not reach shard 1; workers do."""
+            cluster.network.cut_off({"head"}, {"host-1"}, 60.0, both_ways=True)
+
+        cluster.moments.plan("asks JoinWorker", 1, lose_sight)
+
+    scenario = Scenario(0, policy="no_waiting", updates=30, changes=[MembershipChange(5)])
+    cluster = run_with(scenario, prepare)
+    assert not any("do not fit together" in line for line in cluster.time.story)
+
+
+def test_a_host_loses_power_after_its_log_was_read() -> None:
+    """The new process finds that not all is there that counts, and all is read again."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        cluster.places |= {"shard 0": "host-0", "shard 1": "host-1"}
+        faults.plan(Fault("second driver", "version", 7))
+        cluster.moments.plan("does MakeShards", 2, lambda process: cluster.lose_power("host-0"))
+
+    cluster = run_with(Scenario(0, sync_log=False), prepare)
+    assert any("has lost its end since it was read" in line for line in cluster.time.story)

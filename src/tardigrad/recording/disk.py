@@ -1,6 +1,7 @@
 """A run's files, behind an interface of seven functions, so that a simulated disk can fail."""
 
 import os
+import secrets
 import shutil
 from pathlib import Path
 from typing import Protocol
@@ -44,10 +45,10 @@ class FolderDisk:
     def append(self, name: str, data: bytes) -> None:
         file = self._open.get(name)
         if file is None:
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path = self._path(name)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             file = self._open[name] = os.open(path, flags, 0o644)
+            self._sync_folder(path.parent)  # a file is synced without its name
         written = os.write(file, data)
         if written != len(data):
             raise OSError(f"{self.folder / name}: only {written} of {len(data)} bytes were written")
@@ -71,9 +72,8 @@ class FolderDisk:
 
     def create(self, name: str, data: bytes) -> bool:
         """Written beside and linked to its name, so that it is never seen empty."""
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        path = self._path(name)
+        partial = _beside(path)
         self._write(partial, data)
         try:
             os.link(partial, path)
@@ -85,9 +85,8 @@ class FolderDisk:
         return True
 
     def replace(self, name: str, data: bytes) -> None:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        path = self._path(name)
+        partial = _beside(path)
         self._write(partial, data)
         os.replace(partial, path)
         self._sync_folder(path.parent)
@@ -110,6 +109,13 @@ class FolderDisk:
             os.close(file)
         self._open = {}
 
+    def _path(self, name: str) -> Path:
+        path = self.folder / name
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._sync_folder(path.parent.parent)
+        return path
+
     @staticmethod
     def _write(path: Path, data: bytes) -> None:
         with open(path, "wb") as file:
@@ -124,6 +130,11 @@ class FolderDisk:
             os.fsync(file)
         finally:
             os.close(file)
+
+
+def _beside(path: Path) -> Path:
+    """A name that no other process has, on this machine or another."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
 
 
 def file_system(folder: Path) -> str:

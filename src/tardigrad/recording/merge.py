@@ -1,10 +1,13 @@
 """From the shards' logs to one Schedule.
 
 Each log is in order; between them only causes count: a gradient comes after every version that it
-had read, and after shard 0 has given its row. Among what may come next, the earliest by the shards'
-clocks does, so that the order is the one that happened wherever clocks agree. Joins and leaves
-stand in every log; they come when all logs have reached them (releases are held around them, so
-none has to wait for a consequence of itself).
+had read. Among what may come next, the earliest by the shards' clocks does, so that the order is
+the one that happened wherever clocks agree. Joins and leaves stand in every log; they come when all
+logs have reached them (releases are held around them, so none has to wait for a consequence of
+itself).
+
+A gradient's row must have been given by shard 0, but may come before that in this order: rows are
+given around joins and leaves too, to workers that wait for nothing.
 """
 
 import math
@@ -46,7 +49,7 @@ class LogMerger:
         self.position = [0] * len(logs)
         self.versions = list(versions)
         self.rows = rows
-        """Given so far."""
+        """How many were given."""
 
     def next(self) -> list[int]:
         """The shards whose next entry comes now: one, or all for a join or a leave; [] at the end.
@@ -74,7 +77,6 @@ class LogMerger:
     def advance(self, shard: int) -> None:
         decided = self.entry(shard).decided
         self.versions[shard] += sum(isinstance(d, Applied) for d in decided)
-        self.rows += sum(isinstance(d, RowGiven) for d in decided)
         self.position[shard] += 1
 
     @property
@@ -89,6 +91,24 @@ class LogMerger:
         )
 
 
+def explained(logs: Sequence[Sequence[LogEntry]], versions: Sequence[int], rows: int) -> list[int]:
+    """How many entries of each log the others explain; before them so many rows were given."""
+    stop = [len(log) for log in logs]
+    while True:
+        known = [log[:end] for log, end in zip(logs, stop, strict=True)]
+        merger = LogMerger(known, versions, rows + _rows_given(known[0]))
+        while turn := merger.next():
+            for shard in turn:
+                merger.advance(shard)
+        if merger.finished:
+            return stop
+        stop = merger.position  # rows that are given behind this are not given either
+
+
+def _rows_given(entries: Sequence[LogEntry]) -> int:
+    return sum(isinstance(d, RowGiven) for entry in entries for d in entry.decided)
+
+
 def pushed(entry: LogEntry) -> PushHeader | None:
     """The header of the gradient that came, if one did."""
     match entry.event:
@@ -99,16 +119,22 @@ def pushed(entry: LogEntry) -> PushHeader | None:
     return None
 
 
-def merge(stories: Sequence[ShardStory], workers: int) -> Merged:
-    """The schedule that happened, and the losses on the way; `workers` were there at first."""
+def merge(stories: Sequence[ShardStory], workers: int, gated: bool = False) -> Merged:
+    """The schedule that happened, and the losses on the way; `workers` were there at first.
+
+    gated: a link decided on what crosses, and its decisions are told.
+    """
     joins = sum(isinstance(entry.event, Joined) for entry in stories[0].entries)
     recorder = Recorder(workers + joins, len(stories))
     pushes = _rows(stories, recorder, workers)
     origin_s = min((push.start_s for push in pushes.values()), default=0.0)
     recorder.start_s = [max(0.0, start_s - origin_s) for start_s in recorder.start_s]
     recorder.end_s = [end_s - origin_s for end_s in recorder.end_s]
-    merger = LogMerger([story.entries for story in stories], [0] * len(stories), workers)
+    given = workers + _rows_given(stories[0].entries)
+    merger = LogMerger([story.entries for story in stories], [0] * len(stories), given)
     losses: list[float] = []
+    merged: dict[int, tuple[int, ...]] = {}
+    """The rows that went with each row to shard 0."""
     now_s = 0.0
     while shards := merger.next():
         event = merger.entry(shards[0]).event
@@ -116,20 +142,34 @@ def merge(stories: Sequence[ShardStory], workers: int) -> Merged:
         if isinstance(event, MEMBERSHIP):
             recorder.member(event.worker, isinstance(event, Joined), now_s)
         for shard in shards:
+            entry = merger.entry(shard)
+            push = pushed(entry)
+            if gated and push is not None and push.finite:
+                recorder.crossing(push.worker, shard, False, push.crosses, now_s)
+                recorder.merge(shard, push.row, push.merged, now_s)
+                if shard == 0:
+                    merged[push.row] = push.merged
+            deviations = iter(entry.deviations)
             before, owed = len(recorder.group_shard), int(isinstance(event, Joined))
-            for decided in merger.entry(shard).decided:
+            for decided in entry.decided:
                 if isinstance(decided, Applied):
                     owed += len(decided.rows)
                     recorder.apply(shard, decided.rows, decided.scale, now_s)
                     if shard == 0:
-                        group = [pushes[row].loss for row in decided.rows]
+                        rows = [r for row in decided.rows for r in (*merged.get(row, ()), row)]
+                        group = [pushes[row].loss for row in rows]
                         losses.append(sum(group) / len(group))
                 elif isinstance(decided, Dropped):
                     owed += 1
                     recorder.drop(shard, decided.row, decided.reason, now_s)
                 elif isinstance(decided, Released):
                     owed -= 1
-            recorder.reply(shard, -owed, before)
+                    if gated:
+                        crossed = decided.carries
+                        deviation = next(deviations, 1.0)
+                        recorder.crossing(decided.worker, shard, True, crossed, now_s, deviation)
+            if not gated:  # else every reply is told
+                recorder.reply(shard, -owed, before)
             merger.advance(shard)
     if not merger.finished:
         raise ValueError(

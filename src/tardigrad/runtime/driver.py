@@ -152,9 +152,9 @@ class Driver:
                 return recovered
             case NextCut():
                 return next_cut(self._disk)
-            case FinishCut(number, places):
+            case FinishCut(number, places, unsent):
                 self._epochs.check()  # another driver may be making a cut of this number
-                finish_cut(self._disk, number, places)
+                finish_cut(self._disk, number, places, unsent)
             case Tell(text):
                 self._say(text)
             case Show():
