@@ -31,10 +31,16 @@ def test_the_name_of_a_new_log_survives_loss_of_power(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To sync a file does not sync the folder that it is named in."""
-    synced: list[Path] = []
-    monkeypatch.setattr(FolderDisk, "_sync_folder", staticmethod(synced.append))
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def look(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", look)
     disk = FolderDisk(tmp_path)
     disk.append("logs/shard-0.log", b"line\n")
     disk.append("logs/shard-0.log", b"line\n")
     disk.close()
-    assert synced == [tmp_path, tmp_path / "logs"]
+    assert synced == [str(tmp_path), str(tmp_path / "logs")]
