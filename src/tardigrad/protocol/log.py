@@ -65,6 +65,9 @@ _DECISIONS: dict[str, type[Any]] = {
 _NAMES: dict[type[Any], str] = {
     cls: name for kinds in (_EVENTS, _HEADERS, _BODIES, _DECISIONS) for name, cls in kinds.items()
 }
+_SILENT: dict[type[Any], tuple[Any, ...]] = {
+    cls: tuple(cls._field_defaults.values()) for cls in (PushHeader, Released)
+}
 _ENVELOPE = len(FromWorker._fields) - 1
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -211,14 +214,12 @@ def header(values: Sequence[Any]) -> PushHeader:
     )
 
 
-def _short(plain: NamedTuple) -> Sequence[Any]:
-    """Without what is as it is by default: where no link is, nothing is told of it."""
-    kept, defaults = len(plain), plain._field_defaults
-    for name in reversed(plain._fields):
-        if name not in defaults or getattr(plain, name) != defaults[name]:
-            break
-        kept -= 1
-    return plain[:kept]
+def _short(plain: Decision | PushHeader) -> Sequence[Any]:
+    """Without what links say, where they say nothing."""
+    silent = _SILENT.get(type(plain))
+    if silent is not None and plain[-len(silent) :] == silent:
+        return plain[: -len(silent)]
+    return plain
 
 
 def _decision(plain: Sequence[Any]) -> Decision:

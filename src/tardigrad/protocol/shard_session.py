@@ -90,7 +90,7 @@ class ShardSession:
         self.gate = gate
         self.rows: dict[int, PushHeader] = {}
         self._copies: Counter[int] = Counter()
-        """How often each of them waits: a link lets one be applied again."""
+        """How often more than once each of them waits: a link lets one be applied again."""
         self._first = frozenset(members)
         """Workers that begin at version 0, without a release."""
         self.timers: list[tuple[int, float]] = []
@@ -289,8 +289,9 @@ class ShardSession:
             return
         # The header is this round's; what is applied, and how late it is, may be an older one's.
         arrival.row, arrival.read = applied.row, applied.read[self.shard]
+        if applied.row in self.rows:
+            self._copies[applied.row] += 1
         self.rows[applied.row] = applied
-        self._copies[applied.row] += 1
         self.control.push(arrival, now_s)
 
     @staticmethod
@@ -323,9 +324,12 @@ class ShardSession:
     # What is decided.
 
     def _settle(self, row: int) -> None:
+        if row not in self._copies:
+            del self.rows[row]
+            return
         self._copies[row] -= 1
         if not self._copies[row]:
-            del self.rows[row], self._copies[row]
+            del self._copies[row]
 
     def _applied(self, shard: int, rows: Sequence[int], scale: float, now_s: float) -> None:
         for row in rows:

@@ -134,7 +134,7 @@ class ShardReplica:
         newest, readers = self.shard.version, self.session.readers
         for version in [v for v in self.sent if v != newest and v not in readers]:
             del self.sent[version]
-        return entry._replace(deviations=tuple(deviations))
+        return entry._replace(deviations=tuple(deviations)) if deviations else entry
 
     def deviations(self, releases: Sequence[Released]) -> tuple[float, ...]:
         """As they were at these releases, where a link goes by them."""

@@ -301,7 +301,8 @@ class ShardProcess:
         answer = self._session.answer(self.epoch, worker, after)
         if answer.releases:
             self._told[worker] = max(self._told.get(worker, -1), answer.releases[-1].sequence)
-        return answer._replace(deviations=self.replica.deviations(answer.releases))
+        deviations = self.replica.deviations(answer.releases)
+        return answer._replace(deviations=deviations) if deviations else answer
 
     def _append(self, record: bytes) -> None:
         try:
