@@ -236,8 +236,7 @@ class ShardSession:
             heard = [r.sequence for r in channel.kept if r.version == read]
             channel.heard = max([channel.heard, *heard])
             return
-        # What was released before is no answer to this, which carries numbers; and what was
-        # released since the worker died, nobody has heard.
+        # What was released before answers something else; of this life, nobody has heard it.
         for released in [r for r in channel.kept if r.sequence >= channel.life_from]:
             channel.kept.remove(released)
             self._unread(released)
