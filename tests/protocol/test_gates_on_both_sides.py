@@ -87,7 +87,7 @@ def test_a_first_push_that_is_held_back_is_refused() -> None:
 
 def test_without_a_link_nothing_is_held_back() -> None:
     session = ShardSession(tg.Async(), 0, 2, range(2), 100)
-    with pytest.raises(Refused, match="this run has none"):
+    with pytest.raises(Refused, match="this run has no link"):
         tell(session, push_of(0, crosses=False))
 
 
@@ -110,6 +110,18 @@ def test_the_answer_to_a_completed_push_is_all_there_is_to_hear() -> None:
     (released,) = [item for item in decided if isinstance(item, Released)]
     assert released.carries
     assert session.answer(1, 0, session.end(0).heard).releases == (released,)
+
+
+def test_completed_pushes_pin_no_versions() -> None:
+    """A shard that was away may be given many; nobody will read the answers but the last."""
+    session = session_of(RARE)
+    tell(session, push_of(0))
+    session.handle(Replaced(0, 1), 0.0)
+    for step in range(1, 20):
+        session.handle(Completed(push_of(step)), 0.0)
+    assert session.version == 20
+    assert len(session.channels[0].kept) <= 3
+    assert sum(session.readers.values()) <= 3 + 1  # of the other worker
 
 
 def test_a_completed_push_that_is_not_finite_leaves_something_to_hear() -> None:

@@ -9,6 +9,8 @@ from torch import nn
 
 import tardigrad as tg
 from tardigrad import rules
+from tardigrad.experiment import Spec
+from tardigrad.experiment.real import replay_run, run_on_ray
 from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.runtime import ActorPool, fail_at, train
@@ -105,7 +107,7 @@ def test_buffers_of_gradients_that_were_merged_are_all_folded(
     assert all(map(torch.equal, run.buffers, replayed.buffers))
 
 
-@pytest.mark.parametrize("name", ["every", "reapply"])
+@pytest.mark.parametrize("name", ["every", pytest.param("reapply", marks=pytest.mark.stress)])
 def test_killed_workers_and_shards_come_back(name: str, pool: ActorPool, tmp_path: Path) -> None:
     faults = [fail_at(worker=1, step=9), fail_at(shard=0, version=23)]
     run = train(
@@ -115,6 +117,26 @@ def test_killed_workers_and_shards_come_back(name: str, pool: ActorPool, tmp_pat
         scenario=tg.Scenario(impose=tg.Gamma(workers=3, mean_s=0.02), faults=faults),
     )  # fmt: skip
     assert_replays(run, TASK, RULE, 60)
+
+
+def test_a_file_with_a_link_runs_and_replays(pool: ActorPool, tmp_path: Path) -> None:
+    spec = Spec.of(
+        {
+            "updates": 40,
+            "shards": 2,
+            "task": {"name": "quadratic", "dimension": 20, "noise": 0.2},
+            "rule": {"name": "fasgd", "lr": 0.01},
+            "cluster": {"name": "gamma", "workers": 2},
+            "link": {"name": "bandwidth_aware", "c_pull": 0.5, "c_push": 0.5},
+        }
+    )
+    run = run_on_ray(spec, tmp_path / "run", pool=pool)
+    assert run.traffic is not None
+    assert run.traffic.pull.share < 1
+    replayed = replay_run(tmp_path / "run")
+    assert replayed.difference is None
+    assert torch.equal(replayed.run.params, run.params)
+    assert replayed.run.traffic == run.traffic
 
 
 @pytest.mark.parametrize(

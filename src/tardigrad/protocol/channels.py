@@ -22,6 +22,8 @@ class WorkerChannel:
     """The last release."""
     answered_from: int = 0
     """Releases from here on were made after the last push."""
+    life_from: int = 0
+    """Releases from here on were made in this life, where a link is."""
     kept: list[Released] = field(default_factory=list)
     """Those it may still compute at, or has not confirmed."""
     waiting: bool = False

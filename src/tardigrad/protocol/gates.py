@@ -66,6 +66,8 @@ class ShardGate:
 
     def wrong(self, push: PushHeader) -> str | None:
         """What no correct worker says."""
+        if not push.finite:
+            return None
         told = len(push.deviations)
         if told != self._shards * self._reads:
             return f"it tells {told} deviations of {self._shards} shards"

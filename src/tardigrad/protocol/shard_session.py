@@ -175,11 +175,10 @@ class ShardSession:
             raise Refused(
                 f"push refused: {who}: it names {len(push.read)} versions for {self.shards} shards"
             )
-        wrong = None
         if self.gate is not None:
-            wrong = self.gate.wrong(push) if push.finite else None
-        elif not push.crosses or push.merged:
-            wrong = "a link held gradients back, but this run has none"
+            wrong = self.gate.wrong(push)
+        else:
+            wrong = None if push.crosses and not push.merged else "this run has no link"
         if wrong is not None:
             raise Refused(f"push refused: {who}: {wrong}")
         read = push.read[self.shard]
@@ -214,8 +213,7 @@ class ShardSession:
             case Replaced(worker, life):
                 self._replaced(self.channels[worker], life)
                 self.lives[worker] = life
-                if self.gate is not None:
-                    self._replaced_behind_gate(worker, self.channels[worker], now_s)
+                self._replaced_behind_gate(worker, self.channels[worker], now_s)
             case Completed(header):
                 channel = self.channels[header.worker]
                 read = header.read[self.shard]
@@ -239,9 +237,13 @@ class ShardSession:
             read = header.read[self.shard]
             heard = [r.sequence for r in channel.kept if r.version == read]
             channel.heard = max([channel.heard, *heard])
-        else:  # what was released before is no answer to this, which carries numbers
-            channel.heard = channel.sequence
-            self.gate.refresh(header.worker)
+            return
+        # What was released before answers something else; of this life, nobody has heard it.
+        for released in [r for r in channel.kept if r.sequence >= channel.life_from]:
+            channel.kept.remove(released)
+            self._unread(released)
+        channel.heard = channel.sequence
+        self.gate.refresh(header.worker)
 
     def _came(self, message: FromWorker, now_s: float) -> None:
         channel = self.channels[message.worker]
@@ -306,7 +308,8 @@ class ShardSession:
         """The new process has no version to compute at, and what it is to hear may carry none: so
         it hears one release instead, which does."""
         self._drop_unsent(worker)
-        if worker in self._first and channel.step < 0:
+        channel.life_from = channel.sequence + 1
+        if self.gate is None or (worker in self._first and channel.step < 0):
             return
         due = channel.sequence > channel.heard
         channel.heard = channel.sequence
@@ -324,12 +327,10 @@ class ShardSession:
     # What is decided.
 
     def _settle(self, row: int) -> None:
-        if row not in self._copies:
+        if row in self._copies:
+            self._copies -= Counter((row,))  # which forgets what comes to nothing
+        else:
             del self.rows[row]
-            return
-        self._copies[row] -= 1
-        if not self._copies[row]:
-            del self._copies[row]
 
     def _applied(self, shard: int, rows: Sequence[int], scale: float, now_s: float) -> None:
         for row in rows:
