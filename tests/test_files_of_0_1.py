@@ -146,7 +146,7 @@ def test_a_recording_is_refused_by_name_and_replays_when_told_to(
 def test_an_interrupted_run_on_ray_is_refused_by_name(tmp_path: Path) -> None:
     """Before any process is started, and with its files as they were."""
     folder = copied("ray-interrupted", tmp_path)
-    with pytest.raises(ValueError, match=r"recorded with tardigrad 0\.1\.0") as refusal:
+    with pytest.raises(ValueError, match=r"begun by tardigrad 0\.1, whose logs") as refusal:
         run_on_ray(spec_of(folder), folder, resume=True, impose=True)
     refusal.match(INSTEAD)
     before, after = (sorted(p.name for p in f.rglob("*")) for f in (V0_1 / folder.name, folder))

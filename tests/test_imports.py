@@ -1,7 +1,7 @@
 """Who may import whom:
 
 cli → (bench, reproduce) → experiment → (report, plan, runtime) → (recording, transport),
-recording → engine → scheduling → (protocol, links, clusters), protocol → policies,
+recording → engine → scheduling → (protocol, clusters), protocol → (policies, links),
 engine → (rules, tasks), all → core. Ray stays in the runtime and in the benchmark that measures it;
 control knows nothing of tensors.
 """
@@ -28,7 +28,7 @@ RESULTS = {"report", "plan", "runtime"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     **{room: {"core"} for room in CONTROL | NUMBERS},
-    "protocol": {"core", "policies"},
+    "protocol": {"core", "policies", "links"},
     "scheduling": {"core", "protocol"} | CONTROL,
     "engine": {"core", "scheduling"} | CONTROL | NUMBERS,
     "recording": {"core", "protocol", "scheduling", "engine"} | CONTROL | NUMBERS,

@@ -11,7 +11,7 @@ import tardigrad as tg
 from tardigrad.engine import Tick
 from tardigrad.engine.execute import Watch
 from tardigrad.experiment import Entry, Spec, outcomes, run
-from tardigrad.experiment.real import run_on_ray
+from tardigrad.experiment.real import compare_real
 from tardigrad.recording.folder import RunFolder
 from tardigrad.tasks import quadratic
 
@@ -77,9 +77,9 @@ def test_a_run_that_makes_its_schedule_resumes_and_keeps_it(tmp_path: Path) -> N
     assert torch.equal(replayed.params, calm.params)
 
 
-def test_ray_refuses_a_link_it_would_ignore(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="simulated only"):
-        run_on_ray(Spec.of(DATA), tmp_path / "run")
+def test_a_comparison_with_ray_refuses_a_link(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds messages back"):
+        compare_real(Spec.of(DATA), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

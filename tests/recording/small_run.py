@@ -151,7 +151,7 @@ class SmallRun:
     def _hear(self, shard: int, message: FromWorker | Hello) -> None:
         part = None
         if isinstance(message, FromWorker) and isinstance(message.body, PushHeader):
-            part = self.workers[message.worker].part(message.body.step, shard)
+            part = self.workers[message.worker].part(message.body, shard)
         self._happened(shard, self.shards[shard].hear(message, part, self.now_s))
 
     def _ring(self, shard: int, token: int) -> None:

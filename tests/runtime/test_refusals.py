@@ -21,8 +21,9 @@ from tardigrad.protocol.calls import AskShard, OpenShard
 from tardigrad.protocol.messages import FromWorker, PushHeader
 from tardigrad.protocol.shard_session import Refused
 from tardigrad.recording.disk import FolderDisk
+from tardigrad.recording.gradients import RowPart
 from tardigrad.recording.record import read_record
-from tardigrad.recording.recovery import RecoveredRun, RowPart
+from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.replay import replay
 from tardigrad.recording.setup import RunSetup
 from tardigrad.runtime import ActorPool, fail_at, train

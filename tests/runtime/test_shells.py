@@ -124,22 +124,23 @@ def test_a_run_leaves_nothing_behind(shared_memory: bool, worker_node: str, tmp_
 
 
 def test_a_gradient_that_is_computed_as_the_run_ends_goes_nowhere(tmp_path: Path) -> None:
-    go_on = threading.Event()
+    began, go_on = threading.Event(), threading.Event()
 
     def slow(view: Tensor, worker: int, step: int) -> Tensor:
         if step == 3:
+            began.set()
             go_on.wait(60)
         return gradient(view, worker, step)
 
     with nothing_left():
         shells = Shells(tmp_path, slow)
         shells.begin()
-        for worker in shells.workers:
-            until(lambda worker=worker: worker.call(AskWorker(), {}).step == 3)  # type: ignore[misc]
-        del worker
+        assert began.wait(60)
         shells.close()
+        logs = [path.read_bytes() for path in sorted(tmp_path.glob("logs/*"))]
         go_on.set()
         del shells
+    assert [path.read_bytes() for path in sorted(tmp_path.glob("logs/*"))] == logs
 
 
 def test_a_broken_connection_is_made_again_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from unittest.mock import patch
 
 from tardigrad.protocol import coordinator, shard_session
 from tardigrad.protocol.calls import CompleteRow, HoldReleases, ReplaceWorker, ShardCall
+from tardigrad.protocol.channels import WorkerChannel
 from tardigrad.protocol.messages import Completed, FromShard, FromWorker, PushHeader
-from tardigrad.protocol.shard_session import Admission, ShardSession, WorkerChannel
+from tardigrad.protocol.shard_session import Admission, ShardSession
 from tardigrad.protocol.worker_session import WorkerOutput, WorkerSession
 from tardigrad.recording import merge, recovery, shard_logs
 from tardigrad.recording.disk import Disk

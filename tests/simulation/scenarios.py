@@ -4,7 +4,7 @@ import random
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import torch
@@ -12,6 +12,7 @@ import torch
 import tardigrad as tg
 from tardigrad import rules
 from tardigrad.core.layout import Sharding
+from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.protocol.coordinator import Coordinator, MembershipChange
 from tardigrad.recording.setup import RunSetup
@@ -43,11 +44,20 @@ POLICIES: dict[str, Callable[[int], Policy]] = {
     "ramp_up": lambda workers: tg.RampUp(tg.Async(), updates=10),
     "ramp_up_sync": lambda workers: tg.RampUp(tg.Sync(), updates=6),
 }
+ASYNCHRONOUS = [name for name, make in POLICIES.items() if make(2).asynchronous]
 RULES: dict[str, Callable[[], rules.Rule]] = {
     "sgd": lambda: rules.sgd(lr=0.05),
     "gap_aware": lambda: rules.gap_aware(lr=0.05),
     "dana": lambda: rules.dana(lr=0.02),
     "adam": lambda: rules.adam(lr=0.01),
+    "fasgd": lambda: rules.fasgd(lr=0.01),
+}
+LINKS: dict[str, Link] = {
+    "every": tg.Every(push=3, pull=2),
+    "every_pull": tg.Every(pull=3),
+    "bandwidth_reapply": tg.BandwidthAware(c_push=0.5, c_pull=0.5),
+    "bandwidth_average": tg.BandwidthAware(c_push=0.5, c_pull=0.5, on_drop="average"),
+    "budget": tg.Budget(bytes_per_update=30.0, direction="both"),
 }
 
 
@@ -70,6 +80,7 @@ class Scenario:
     weather: Weather = field(default_factory=Weather)
     faults: list[Fault] = field(default_factory=list)
     changes: list[MembershipChange] = field(default_factory=list)
+    link: str = "full"
 
 
 @dataclass
@@ -101,7 +112,7 @@ def draw(seed: int) -> Scenario:
         repeated=r.choice([0.0, 0.1]),
         call_lost=r.choice([0.0, 0.0, 0.0, 0.01]),
     )
-    return Scenario(
+    scenario = Scenario(
         seed,
         policy=r.choice(list(POLICIES)),
         rule=r.choice(list(RULES)),
@@ -119,6 +130,18 @@ def draw(seed: int) -> Scenario:
         faults=draw_faults(r, updates, workers, shards),
         changes=_draw_changes(r, updates, workers),
     )
+    return scenario if r.random() < 0.75 else with_link(scenario, r.choice(list(LINKS)))
+
+
+def with_link(scenario: Scenario, name: str) -> Scenario:
+    """The same with a link, and with a rule and a policy that go with it."""
+    link, policy, rule = LINKS[name], scenario.policy, scenario.rule
+    averages = link.withholds_pushes and link.on_drop == "average"
+    if averages and not POLICIES[policy](scenario.workers).asynchronous:
+        policy = ASYNCHRONOUS[scenario.seed % len(ASYNCHRONOUS)]
+    if link.reads_deviation:
+        rule = "fasgd"
+    return replace(scenario, link=name, policy=policy, rule=rule)
 
 
 def _draw_changes(r: random.Random, updates: int, workers: int) -> list[MembershipChange]:
@@ -173,6 +196,8 @@ def make_cluster(scenario: Scenario) -> SimulatedCluster:
         snapshot_every=scenario.snapshot_every,
         digest_every=3,
         sync_log=scenario.sync_log,
+        link=LINKS.get(scenario.link, tg.Full()),
+        seed=scenario.seed,
     )
     disk = SharedDisk(time, scenario.late_files)
     network = Network(time, scenario.weather)
@@ -181,7 +206,12 @@ def make_cluster(scenario: Scenario) -> SimulatedCluster:
 
 def make_coordinator(scenario: Scenario) -> Coordinator:
     return Coordinator(
-        scenario.shards, scenario.workers, scenario.updates, scenario.cut_every, scenario.changes
+        scenario.shards,
+        scenario.workers,
+        scenario.updates,
+        scenario.cut_every,
+        scenario.changes,
+        keeps_unsent=True,
     )
 
 

@@ -19,11 +19,12 @@ from tardigrad.protocol.calls import (
     MeetShard,
     ShardCall,
     StopWork,
+    TakeUnsent,
     WorkerCall,
 )
 from tardigrad.protocol.messages import FromShard, FromWorker, Hello, PushHeader, TimerSet
 from tardigrad.protocol.worker_session import Compute, Forget, Send, WorkerOutput, WorkerTimer
-from tardigrad.recording.recovery import RowPart
+from tardigrad.recording.gradients import RowPart
 from tardigrad.runtime.shard_process import LifeEnded, ShardOut, ShardProcess
 from tardigrad.runtime.worker_process import WorkerProcess
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -147,7 +148,8 @@ class SimulatedShard(SimulatedProcess):
         assert self.owner is not None
         self.tell_moment("answers")
         self.cluster.promise(self, message)
-        payloads = [self.process.replica.sent[r.version] for r in message.releases]
+        sent = self.process.replica.sent
+        payloads = [sent[r.version] if r.carries else None for r in message.releases]
         worker = self.owner.workers.get(message.worker)
         if worker is not None:
             self.cluster.network.send(
@@ -185,7 +187,7 @@ class SimulatedWorker(SimulatedProcess):
             answer(None)
             return
         if self.process is None:
-            answer(True if isinstance(call, MeetShard) else None)
+            answer({MeetShard: True, TakeUnsent: {}}.get(type(call)))
             return
         session = self.process.session
         match call:
@@ -205,6 +207,8 @@ class SimulatedWorker(SimulatedProcess):
             case StopWork():
                 session.stop()
                 answer(None)
+            case TakeUnsent():
+                answer(self.process.unsent())
 
     def _begin_work(self, call: BeginWork) -> None:
         self.process = WorkerProcess(self.cluster.setup, call.start, _copy)
@@ -258,7 +262,7 @@ class SimulatedWorker(SimulatedProcess):
         if isinstance(message, FromWorker):
             self.tell_moment(f"sends {type(message.body).__name__}")
             if isinstance(message.body, PushHeader):
-                part = self.process.part(message.body.step, shard)
+                part = self.process.part(message.body, shard)
         target = self.owner.shards.get(shard)
         if target is not None:
             self.cluster.network.send(

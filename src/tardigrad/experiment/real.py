@@ -47,10 +47,6 @@ def run_on_ray(
     from tardigrad.runtime import Processes, Scenario, train
     from tardigrad.runtime.training import check_measured
 
-    require(
-        spec.make_link() == Full(),
-        f"link = {dict(spec.link)} is simulated only: on Ray everything crosses; leave it out",
-    )
     path = Path(path)
     going_on = resume and path.exists()
     if going_on:
@@ -69,6 +65,7 @@ def run_on_ray(
                 workers=cluster.workers,
                 shards=spec.shards,
                 updates=spec.updates,
+                link=spec.make_link(),
                 seed=spec.seed,
                 shard_by=spec.shard_by,
                 evaluation=spec.evaluation,
@@ -123,6 +120,11 @@ def compare_real(
     Without evaluations and cuts, whose time the simulation does not count.
     """
     _timed(spec.make_cluster())
+    require(
+        spec.make_link() == Full(),
+        f"link = {dict(spec.link)} holds messages back, but the comparison is of runs in which all "
+        "cross: leave it out",
+    )
     check_free(Path(path))
     spec = replace(spec, evaluate_every=0, checkpoint_every=0)
     real = run_on_ray(spec, path, address, impose=True, watch=watch, pool=pool, say=say).schedule

@@ -147,7 +147,9 @@ def save_params(path: Path, run: Run, layout: Layout) -> None:
 
 def check_same(spec: Spec, folder: RunFolder) -> None:
     require(not folder.outcomes(), f"{folder.path} holds a comparison, which cannot be resumed")
-    different = differences(with_new_keys(folder.spec()), spec.data())
+    # How safe a log is may be decided anew: it changes nothing in the result.
+    recorded = {**with_new_keys(folder.spec()), "sync_log": spec.sync_log}
+    different = differences(recorded, spec.data())
     require(
         not different,
         f"{folder.path} was started with another spec, so it cannot be resumed with this one: "

@@ -4,7 +4,7 @@ from tardigrad.links.bandwidth import BandwidthAware
 from tardigrad.links.budget import Budget
 from tardigrad.links.every import Every
 from tardigrad.links.full import Full
-from tardigrad.links.link import Gate, Link
+from tardigrad.links.link import UNSENT, Gate, Link
 
 LINKS: dict[str, type[Link]] = {
     "full": Full,
@@ -13,4 +13,4 @@ LINKS: dict[str, type[Link]] = {
     "budget": Budget,
 }
 
-__all__ = ["LINKS", "BandwidthAware", "Budget", "Every", "Full", "Gate", "Link"]
+__all__ = ["LINKS", "UNSENT", "BandwidthAware", "Budget", "Every", "Full", "Gate", "Link"]

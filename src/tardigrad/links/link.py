@@ -9,11 +9,17 @@ version, also where the tensors stay behind.
 - A *push without its gradient*: see `Link.on_drop`.
 
 A worker's first push to a shard always goes, so that there is something to apply.
+
+On Ray the gate for pushes is at the worker, and the one for replies at the shard, which goes by the
+deviations that the worker told with its last push.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal
+
+UNSENT = "unsent"
+"""Why a gradient is dropped that waited for a push that crosses, when its worker has gone."""
 
 OnDrop = Literal["reapply", "average"]
 ON_DROP = ("reapply", "average")

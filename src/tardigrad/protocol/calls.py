@@ -139,7 +139,11 @@ class StopWork(NamedTuple):
     """Start nothing more."""
 
 
-WorkerCall = BeginWork | MeetShard | HoldSteps | AskWorker | StopWork
+class TakeUnsent(NamedTuple):
+    """Gradients that are to be merged into a later push, by row."""
+
+
+WorkerCall = BeginWork | MeetShard | HoldSteps | AskWorker | StopWork | TakeUnsent
 
 
 # What the coordinator has done for it: each is yielded, and what is sent back stands behind it.
@@ -190,6 +194,8 @@ class NextCut(NamedTuple):
 class FinishCut(NamedTuple):
     number: int
     places: Sequence[Any]
+    unsent: Sequence[Any] = ()
+    """What each worker answered to `TakeUnsent`."""
 
 
 class WaitForDeaths(NamedTuple):

@@ -50,6 +50,7 @@ from tardigrad.protocol.calls import (
     StopWork,
     TakeEpoch,
     TakeSnapshots,
+    TakeUnsent,
     Tell,
     WaitForDeaths,
     WorkerCall,
@@ -137,6 +138,8 @@ class Coordinator:
     updates: int
     cut_every: int = 0
     changes: Sequence[MembershipChange] = ()
+    keeps_unsent: bool = False
+    """Whether a link makes workers keep gradients, which belong to a cut."""
     watches: bool = False
     """Whether anybody wants to be shown how workers stand."""
     patience: Patience = field(default_factory=Patience)
@@ -323,7 +326,10 @@ class Coordinator:
             places = yield from self._tell_shards(
                 lambda s: [SaveCut(number)], limit_s=self.patience.save_s
             )
-            yield FinishCut(number, places)
+            unsent: list[Any] = []
+            if self.keeps_unsent:
+                unsent = yield from self._ask([(who, TakeUnsent()) for who in self._at_work()])
+            yield FinishCut(number, places, unsent)
         except _Unreachable:  # another time, when everybody is there again
             told = yield Ask([(who, HoldSteps(False)) for who in held], self.patience.answer_s)
             self._mourn(outcome for outcome in told if isinstance(outcome, Dead))

@@ -39,7 +39,7 @@ from tardigrad.protocol.messages import (
 )
 
 FORMAT = 2
-OPENING, DIGEST = "opening", "digest"
+OPENING, DIGEST, DEVIATIONS = "opening", "digest", "deviations"
 
 _EVENTS: dict[str, type[Any]] = {
     "rang": Rang,
@@ -87,6 +87,8 @@ class LogEntry(NamedTuple):
     event: Event
     now_s: float
     decided: list[Decision]
+    deviations: tuple[float, ...] = ()
+    """Of the shard, one for each release, where a link goes by them."""
 
 
 class LoggedDigest(NamedTuple):
@@ -120,8 +122,11 @@ def write_digest(version: int, digest: str) -> bytes:
 
 
 def write_entry(entry: LogEntry) -> bytes:
-    event, now_s, decided = entry
-    return _line([*_plain_event(event), now_s, [[_NAMES[type(d)], *d] for d in decided]])
+    event, now_s, decided, deviations = entry
+    plain = [[_NAMES[type(d)], *_short(d)] for d in decided]
+    if deviations:
+        plain.append([DEVIATIONS, *deviations])
+    return _line([*_plain_event(event), now_s, plain])
 
 
 def read_log(data: bytes, name: str) -> ShardLog:
@@ -152,7 +157,9 @@ def _take(log: ShardLog, record: list[Any], end: int) -> None:
         log.digests.append(LoggedDigest(record[1], record[2], len(log.entries)))
     else:
         *event, now_s, decided = record
-        log.entries.append(LogEntry(_event(event), now_s, [_decision(d) for d in decided]))
+        deviations = tuple(decided.pop()[1:]) if decided and decided[-1][0] == DEVIATIONS else ()
+        decisions = [_decision(d) for d in decided]
+        log.entries.append(LogEntry(_event(event), now_s, decisions, deviations))
         log.ends.append(end)
 
 
@@ -171,10 +178,10 @@ def _plain_event(event: Event) -> list[Any]:
         case Came(message):
             *envelope, body = message
             if isinstance(body, PushHeader):
-                return ["push", *envelope, *body]
+                return ["push", *envelope, *_short(body)]
             return [_NAMES[type(body)], *envelope, *body]
         case Completed(header) | RowLost(header):
-            return [_NAMES[type(event)], *header]
+            return [_NAMES[type(event)], *_short(header)]
         case _:
             return [_NAMES[type(event)], *event]
 
@@ -196,7 +203,22 @@ def _event(plain: Sequence[Any]) -> Event:
 def header(values: Sequence[Any]) -> PushHeader:
     """From plain data, in which tuples are lists."""
     push = PushHeader(*values)
-    return push._replace(read=tuple(push.read), epochs=tuple(push.epochs))
+    return push._replace(
+        read=tuple(push.read),
+        epochs=tuple(push.epochs),
+        merged=tuple(push.merged),
+        deviations=tuple(push.deviations),
+    )
+
+
+def _short(plain: NamedTuple) -> Sequence[Any]:
+    """Without what is as it is by default: where no link is, nothing is told of it."""
+    kept, defaults = len(plain), plain._field_defaults
+    for name in reversed(plain._fields):
+        if name not in defaults or getattr(plain, name) != defaults[name]:
+            break
+        kept -= 1
+    return plain[:kept]
 
 
 def _decision(plain: Sequence[Any]) -> Decision:

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 NO_ROW = -1
 
+NOT_FINITE = "not finite"
+"""Why a gradient is dropped that its worker has not sent, because it was NaN or infinite."""
+
 
 class PushHeader(NamedTuple):
     """The header of a gradient. It always travels, with or without numbers behind it."""
@@ -25,6 +28,12 @@ class PushHeader(NamedTuple):
     loss: float
     finite: bool
     """False: the worker found a NaN or an infinity in the gradient, and sends no numbers."""
+    crosses: bool = True
+    """False: a link holds the numbers back from this shard."""
+    merged: tuple[int, ...] = ()
+    """Rows that were held back from this shard before; what crosses is the mean of them all."""
+    deviations: tuple[float, ...] = ()
+    """The deviation of each shard as the worker last heard it, where a link goes by it."""
 
 
 class VersionRequest(NamedTuple):
@@ -75,6 +84,8 @@ class Released(NamedTuple):
     worker: int
     sequence: int
     version: int
+    carries: bool = True
+    """False: a link holds the numbers back, so that it only tells of the version."""
 
 
 class FromShard(NamedTuple):
@@ -90,6 +101,8 @@ class FromShard(NamedTuple):
     row: int
     """The row of that step, where it has been given."""
     releases: tuple[Released, ...]
+    deviations: tuple[float, ...] = ()
+    """The shard's deviation as it was at each of these releases, where a link goes by it."""
 
 
 # What is decided at a shard.

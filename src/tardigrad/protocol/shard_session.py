@@ -15,13 +15,16 @@ is the order of starts but for the time a message takes.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from tardigrad.links import UNSENT
 from tardigrad.policies import Arrival, Policy
+from tardigrad.protocol.channels import WorkerChannel
+from tardigrad.protocol.gates import ShardGate
 from tardigrad.protocol.messages import (
     NO_ROW,
+    NOT_FINITE,
     Applied,
     Came,
     Completed,
@@ -48,7 +51,6 @@ from tardigrad.protocol.messages import (
 from tardigrad.protocol.shard import ShardControl, ShardOutputs
 from tardigrad.protocol.worker_session import ShardBeginning
 
-NOT_FINITE = "not finite"
 LOST = "lost with its worker"
 
 WINDOW = 3
@@ -69,28 +71,6 @@ class Admission(Enum):
     """Of another life, before its turn, or at a view that does not count (yet): not answered."""
 
 
-@dataclass
-class WorkerChannel:
-    """What a shard knows of one worker."""
-
-    life: int = 0
-    number: int = -1
-    """The last message of this life."""
-    step: int = -1
-    """The last step that came, in any life,"""
-    last: PushHeader | None = None
-    """and its header."""
-    heard: int = -1
-    sequence: int = -1
-    """The last release."""
-    answered_from: int = 0
-    """Releases from here on were made after the last push."""
-    kept: list[Released] = field(default_factory=list)
-    """Those it may still compute at, or has not confirmed."""
-    waiting: bool = False
-    """Whether it is to get the version of the moment as soon as it has heard enough."""
-
-
 class ChannelEnd(NamedTuple):
     """A shard's end of a channel, for whoever takes a worker's place."""
 
@@ -103,13 +83,25 @@ class ShardSession:
     """`rows` are the headers that came and are neither applied nor dropped yet."""
 
     def __init__(
-        self, policy: Policy, shard: int, shards: int, workers: Iterable[int], updates: int
+        self,
+        policy: Policy,
+        shard: int,
+        shards: int,
+        workers: Iterable[int],
+        updates: int,
+        gate: ShardGate | None = None,
     ) -> None:
+        """gate: what a link lets through; None: everything."""
         members = sorted(workers)
         self.shard = shard
         self.shards = shards
         self.control = ShardControl(policy, shard, members, updates, self._outputs())
+        self.gate = gate
         self.rows: dict[int, PushHeader] = {}
+        self._copies: Counter[int] = Counter()
+        """How often each of them waits: a link lets one be applied again."""
+        self._first = frozenset(members)
+        """Workers that begin at version 0, without a release."""
         self.timers: list[tuple[int, float]] = []
         """(token, due at) of every timer that has not run out."""
         self.channels: dict[int, WorkerChannel] = {}
@@ -126,7 +118,7 @@ class ShardSession:
         self._decided: list[Decision] = []
         for worker in members:
             self._welcome(worker, 0)
-            self._released(shard, worker, 0, 0.0)
+            self._release(worker, self.channels[worker], 0, carries=True)
         self._decided = []
 
     def _outputs(self) -> ShardOutputs:
@@ -192,8 +184,15 @@ class ShardSession:
             raise Refused(
                 f"push refused: {who}: it names {len(push.read)} versions for {self.shards} shards"
             )
+        wrong = None
+        if self.gate is not None:
+            wrong = self.gate.wrong(push) if push.finite else None
+        elif not push.crosses or push.merged:
+            wrong = "a link held gradients back, but this run has none"
+        if wrong is not None:
+            raise Refused(f"push refused: {who}: {wrong}")
         read = push.read[self.shard]
-        kept = {released.version for released in channel.kept}
+        kept = {released.version for released in channel.kept if released.carries}
         if read not in kept:
             raise Refused(
                 f"push refused: {who}: it says it read version {read}, but this shard is at "
@@ -213,22 +212,25 @@ class ShardSession:
                     self.control.timer(token, now_s)
             case Joined(worker, life):
                 self._welcome(worker, life)
+                if self.gate is not None:
+                    self.gate.refresh(worker)
                 self.control.join(worker, now_s)
             case Left(worker):
+                self._drop_unsent(worker)
                 for released in self.channels.pop(worker).kept:
                     self._unread(released)
                 self.control.leave(worker, now_s)
             case Replaced(worker, life):
                 self._replaced(self.channels[worker], life)
                 self.lives[worker] = life
+                if self.gate is not None:
+                    self._replaced_behind_gate(worker, self.channels[worker], now_s)
             case Completed(header):
                 channel = self.channels[header.worker]
-                read = header.read[self.shard]
                 if header.finite:  # else the new life begins at the same release, see `_pushed`
-                    heard = [r.sequence for r in channel.kept if r.version == read]
-                    channel.heard = max([channel.heard, *heard])
+                    self._read_by_the_dead(header, channel)
                 self._pushed(header, channel, now_s)
-                self._forget_heard(channel, (read,))
+                self._forget_heard(channel, (header.read[self.shard],))
             case RowLost(header):
                 decided.append(Dropped(header.row, LOST))
             case Fenced(shard, epoch):
@@ -238,6 +240,16 @@ class ShardSession:
                 if event not in self._begun[shard]:
                     self._begun[shard].append(event)
         return decided
+
+    def _read_by_the_dead(self, header: PushHeader, channel: WorkerChannel) -> None:
+        """What a dead worker's gradient was computed at, its next life need not hear."""
+        if self.gate is None:
+            read = header.read[self.shard]
+            heard = [r.sequence for r in channel.kept if r.version == read]
+            channel.heard = max([channel.heard, *heard])
+        else:  # what was released before is no answer to this, which carries numbers
+            channel.heard = channel.sequence
+            self.gate.refresh(header.worker)
 
     def _came(self, message: FromWorker, now_s: float) -> None:
         channel = self.channels[message.worker]
@@ -262,7 +274,7 @@ class ShardSession:
             if (
                 released.sequence > channel.heard
                 or released.sequence == channel.sequence
-                or released.version in needed
+                or (released.carries and released.version in needed)
             ):
                 kept.append(released)
             else:
@@ -279,11 +291,15 @@ class ShardSession:
             return
         channel.answered_from = channel.sequence + 1
         arrival = Arrival(push.row, push.worker, push.step, push.stamp, push.read[self.shard])
-        if self.done:
+        applied = push if self.gate is None else self.gate.arrive(push)
+        if self.done or applied is None:
             self.control.header(arrival, now_s)
-        else:
-            self.rows[push.row] = push
-            self.control.push(arrival, now_s)
+            return
+        # The header is this round's; what is applied, and how late it is, may be an older one's.
+        arrival.row, arrival.read = applied.row, applied.read[self.shard]
+        self.rows[applied.row] = applied
+        self._copies[applied.row] += 1
+        self.control.push(arrival, now_s)
 
     @staticmethod
     def _replaced(channel: WorkerChannel, life: int) -> None:
@@ -293,15 +309,39 @@ class ShardSession:
         if channel.sequence >= channel.answered_from:
             channel.heard = min(channel.heard, channel.sequence - 1)
 
+    def _replaced_behind_gate(self, worker: int, channel: WorkerChannel, now_s: float) -> None:
+        """The new process has no version to compute at, and what it is to hear may carry none: so
+        it hears one release instead, which does."""
+        self._drop_unsent(worker)
+        if worker in self._first and channel.step < 0:
+            return
+        due = channel.sequence > channel.heard
+        channel.heard = channel.sequence
+        if due:
+            self._released(self.shard, worker, self.version, now_s)
+
+    def _drop_unsent(self, worker: int) -> None:
+        if self.gate is not None:
+            self._decided += [Dropped(row, UNSENT) for row in self.gate.begin_anew(worker)]
+
+    def may_need(self, row: int) -> bool:
+        """Whether this gradient waits to be applied, or may be applied again."""
+        return row in self.rows or (self.gate is not None and self.gate.may_repeat(row))
+
     # What is decided.
+
+    def _settle(self, row: int) -> None:
+        self._copies[row] -= 1
+        if not self._copies[row]:
+            del self.rows[row], self._copies[row]
 
     def _applied(self, shard: int, rows: Sequence[int], scale: float, now_s: float) -> None:
         for row in rows:
-            del self.rows[row]
+            self._settle(row)
         self._decided.append(Applied(tuple(rows), scale))
 
     def _dropped(self, shard: int, row: int, reason: str, now_s: float) -> None:
-        del self.rows[row]
+        self._settle(row)
         self._decided.append(Dropped(row, reason))
 
     def _released(self, shard: int, worker: int, version: int, now_s: float) -> None:
@@ -311,16 +351,19 @@ class ShardSession:
         if channel.sequence - channel.heard >= WINDOW:
             channel.waiting = True
             return
+        self._release(worker, channel, version, self.gate is None or self.gate.carries(worker))
+
+    def _release(self, worker: int, channel: WorkerChannel, version: int, carries: bool) -> None:
         channel.waiting = False
         channel.sequence += 1
-        released = Released(worker, channel.sequence, version)
+        released = Released(worker, channel.sequence, version, carries)
         channel.kept.append(released)
-        self.readers[version] += 1
+        self.readers[version] += carries
         self._decided.append(released)
         self._give_row(worker, channel)
 
     def _unread(self, released: Released) -> None:
-        self.readers[released.version] -= 1
+        self.readers[released.version] -= released.carries
         if not self.readers[released.version]:
             del self.readers[released.version]
 

@@ -5,10 +5,11 @@ numbers themselves stay with the driver: a release comes with a payload that is 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tardigrad.policies import Policy
+from tardigrad.protocol.channels import ShardChannel
+from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import (
     NO_ROW,
     Confirmation,
@@ -29,7 +30,7 @@ rides on the push that follows it; shards let `WINDOW` of them go."""
 
 
 class Send(NamedTuple):
-    """Tell a shard; a push of a finite gradient has its numbers behind it."""
+    """Tell a shard; a push of a finite gradient that crosses has its numbers behind it."""
 
     shard: int
     message: FromWorker
@@ -54,9 +55,9 @@ class Discard(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """Every shard has this step's gradient in its log."""
+    """Every shard has this gradient in its log, or what it was merged into."""
 
-    step: int
+    row: int
 
 
 class WorkerTimer(NamedTuple):
@@ -104,30 +105,21 @@ class WorkerStatus(NamedTuple):
     """Of its next gradient."""
 
 
-@dataclass
-class _ShardChannel:
-    """What a worker knows of one shard."""
-
-    epoch: int
-    heard: int
-    confirmed: int
-    acked: int = -1
-    number: int = -1
-    unacked: list[FromWorker] = field(default_factory=list)
-    early: dict[int, tuple[Released, Any]] = field(default_factory=dict)
-    """Releases that came before their turn, by sequence."""
-    have_epoch: int = 0
-    """Of the process that gave the version it has."""
-    newest: int = 0
-    """The newest version it knows of."""
-
-
 class WorkerSession:
     """One life of a worker."""
 
-    def __init__(self, policy: Policy, shards: int, updates: int, start: WorkerStart) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        shards: int,
+        updates: int,
+        start: WorkerStart,
+        gate: WorkerGate | None = None,
+    ) -> None:
+        """gate: what a link lets through; None: everything."""
         self.worker, self.life = start.worker, start.life
         self.updates = updates
+        self.gate = gate
         self.control = WorkerControl(
             policy,
             start.worker,
@@ -138,7 +130,7 @@ class WorkerSession:
         self.control.step = start.step
         self._start_row = start.row
         self._channels = [
-            _ShardChannel(epoch, heard, heard, have_epoch=epoch)
+            ShardChannel(epoch, heard, heard, have_epoch=epoch)
             for epoch, heard in zip(start.epochs, start.heard, strict=True)
         ]
         self._row = (start.step, start.row) if start.row != NO_ROW else (-1, NO_ROW)
@@ -166,19 +158,23 @@ class WorkerSession:
         return self._outputs()
 
     def hear(self, message: FromShard, payloads: Sequence[Any], now_s: float) -> list[WorkerOutput]:
-        """What a shard says; `payloads` are the numbers of its releases."""
+        """What a shard says; `payloads` are the numbers of its releases, None where a link holds
+        them back."""
         channel = self._channels[message.shard]
         if message.life != self.life or message.epoch != channel.epoch:
-            self._out += [Discard(payload) for payload in payloads]
+            for payload in payloads:
+                self._discard(payload)
             return self._outputs()
         self._acknowledged(message.shard, message.acked)
         if message.row != NO_ROW and message.step == self.control.step:
             self._row = (message.step, message.row)
-        for released, payload in zip(message.releases, payloads, strict=True):
+        deviations = message.deviations or (1.0,) * len(payloads)
+        for said in zip(message.releases, payloads, deviations, strict=True):
+            released, payload, _ = said
             if released.sequence <= channel.heard or released.sequence in channel.early:
-                self._out.append(Discard(payload))
+                self._discard(payload)
             else:
-                channel.early[released.sequence] = (released, payload)
+                channel.early[released.sequence] = said
         while channel.early and self._take(message.shard, now_s):
             pass
         if channel.heard - channel.confirmed >= CONFIRM:
@@ -213,7 +209,8 @@ class WorkerSession:
         if finite:
             self.control.finished(now_s)
         for shard in range(len(self._channels)):
-            self._send(shard, header)
+            gate = self.gate if finite else None
+            self._send(shard, header if gate is None else gate.push(header, shard))
         if finite and not self.control.half.waits:
             self.control.go_on(now_s)
         self._go(now_s)
@@ -258,7 +255,8 @@ class WorkerSession:
         if self._begun is not None:
             epochs = (*self._begun.epochs[:shard], began.epoch, *self._begun.epochs[shard + 1 :])
             self._begun = self._begun._replace(epochs=epochs)
-        self._out += [Discard(payload) for _, payload in channel.early.values()]
+        for _, payload, _ in channel.early.values():
+            self._discard(payload)
         channel.early.clear()
         return True
 
@@ -283,16 +281,22 @@ class WorkerSession:
         out, self._out = self._out, []
         return out
 
+    def _discard(self, payload: Any) -> None:
+        if payload is not None:
+            self._out.append(Discard(payload))
+
     def _take(self, shard: int, now_s: float) -> bool:
         """The next release in turn, if it is there."""
         channel = self._channels[shard]
         entry = channel.early.pop(channel.heard + 1, None)
         if entry is None:
             return False
-        released, payload = entry
+        released, payload, deviation = entry
         channel.heard = released.sequence
+        if self.gate is not None:
+            self.gate.heard[shard] = deviation
         channel.newest = max(channel.newest, released.version)
-        self._arriving = _Arriving(shard, released.version, self.control.have[shard], payload)
+        self._arriving = _Arriving(shard, released, self.control.have[shard], payload)
         self.control.pulled(shard, released.version, now_s)
         self._settle()
         return True
@@ -301,20 +305,20 @@ class WorkerSession:
         """The version that has just come is in the view from now on, or is not wanted."""
         if self._arriving is None:
             return
-        (shard, version, before, payload), self._arriving = self._arriving, None
-        if self.control.have[shard] == version >= before:
-            self._channels[shard].have_epoch = self._channels[shard].epoch
-            if shard in self._fresh:
-                self._out.append(Discard(self._fresh[shard]))
+        (shard, released, before, payload), self._arriving = self._arriving, None
+        if released.carries and self.control.have[shard] == released.version >= before:
+            channel = self._channels[shard]
+            channel.have, channel.have_epoch = released.version, channel.epoch
+            self._discard(self._fresh.pop(shard, None))
             self._fresh[shard] = payload
         else:
-            self._out.append(Discard(payload))
+            self._discard(payload)
 
     def _start(self, worker: int, stamp: int, now_s: float) -> None:
         self._settle()
         if min(channel.newest for channel in self._channels) >= self.updates:
             return  # every shard is done: nobody would apply it
-        read = tuple(self.control.have)
+        read = tuple(channel.have for channel in self._channels)
         epochs = tuple(channel.have_epoch for channel in self._channels)
         self._begun = _Begun(stamp, read, epochs, self._fresh, now_s)
         self._fresh = {}
@@ -342,7 +346,8 @@ class WorkerSession:
         self._out.append(WorkerTimer(seconds, token))
 
     def _send(self, shard: int, body: WorkerBody) -> None:
-        channel, have = self._channels[shard], self.control.have[shard]
+        channel = self._channels[shard]
+        have = channel.have
         at = have if self._begun is None else self._begun.read[shard]
         channel.number += 1
         channel.confirmed = channel.heard
@@ -359,9 +364,14 @@ class WorkerSession:
         channel.unacked = channel.unacked[len(done) :]
         for message in done:
             if isinstance(message.body, PushHeader):
-                step = message.body.step
-                if not any(_pushes(other, step) for other in self._channels):
-                    self._out.append(Forget(step))
+                for row in (*message.body.merged, message.body.row):
+                    if not self._needed(row):
+                        self._out.append(Forget(row))
+
+    def _needed(self, row: int) -> bool:
+        """Whether some shard may still have to be sent this gradient."""
+        unsent = self.gate is not None and row in self.gate.unsent()
+        return unsent or any(channel.pushes(row) for channel in self._channels)
 
 
 class _Begun(NamedTuple):
@@ -377,13 +387,6 @@ class _Begun(NamedTuple):
 
 class _Arriving(NamedTuple):
     shard: int
-    version: int
+    released: Released
     before: int
     payload: Any
-
-
-def _pushes(channel: _ShardChannel, step: int) -> bool:
-    return any(
-        isinstance(message.body, PushHeader) and message.body.step == step
-        for message in channel.unacked
-    )

@@ -6,10 +6,14 @@ unless they were lost. The newest two are kept.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from torch import Tensor
+
+from tardigrad.engine.checkpoint import checkpoint_bytes, checkpoint_from_bytes
 from tardigrad.recording.disk import Disk
+from tardigrad.recording.gradients import WholeGradient
 from tardigrad.recording.shard_logs import ShardStory
 
 KEEP = 2
@@ -27,6 +31,8 @@ class FoundCut(NamedTuple):
     """The files, by shard;"""
     positions: list[int]
     """and how many entries each shard had behind it."""
+    unsent: str | None = None
+    """The file of what workers held to be merged into later pushes, if they held anything."""
 
 
 def cut_name(number: int, shard: int, epoch: int) -> str:
@@ -34,8 +40,21 @@ def cut_name(number: int, shard: int, epoch: int) -> str:
     return f"cuts/{number:06d}/shard-{shard}.{epoch:08d}.safetensors"
 
 
-def finish_cut(disk: Disk, number: int, places: Sequence[CutPlace]) -> None:
-    disk.create(_about(number), json.dumps({"places": places}).encode())
+def finish_cut(
+    disk: Disk,
+    number: int,
+    places: Sequence[CutPlace],
+    unsent: Sequence[Mapping[int, WholeGradient]] = (),
+) -> None:
+    """unsent: by row, what each worker holds to be merged into a later push. It cannot be computed
+    again from the cut, which has not the versions that it was computed at."""
+    about: dict[str, object] = {"places": places}
+    if any(unsent):
+        # The epoch tells two drivers' cuts apart here too.
+        name = f"cuts/{number:06d}/unsent.{max(places).epoch:08d}.safetensors"
+        disk.replace(name, _unsent_bytes(unsent))
+        about["unsent"] = name
+    disk.create(_about(number), json.dumps(about).encode())
     for old in cut_numbers(disk)[:-KEEP]:
         disk.remove(_about(old))
         disk.remove(f"cuts/{old:06d}/")
@@ -53,7 +72,8 @@ def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> FoundCut | None:
         data = disk.read(_about(number))
         if data is None:  # another driver has just removed it, because it has newer ones
             continue
-        places = [CutPlace(*place) for place in json.loads(data)["places"]]
+        about = json.loads(data)
+        places = [CutPlace(*place) for place in about["places"]]
         positions = [
             story.position(place.epoch, place.size)
             for story, place in zip(stories, places, strict=True)
@@ -61,13 +81,37 @@ def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> FoundCut | None:
         known = [position for position in positions if position is not None]
         if len(known) == len(stories):
             names = [cut_name(number, shard, place.epoch) for shard, place in enumerate(places)]
-            return FoundCut(names, known)
+            return FoundCut(names, known, about.get("unsent"))
     return None
 
 
 def cut_numbers(disk: Disk) -> list[int]:
     """Whole ones, oldest first."""
     return [int(name.split("/")[1]) for name in disk.names("cuts/") if name.endswith("/cut.json")]
+
+
+def read_unsent(disk: Disk, name: str) -> dict[int, WholeGradient]:
+    data = disk.read(name)
+    if data is None:
+        raise ValueError(f"{name} is missing, although its cut is whole")
+    tensors, facts = checkpoint_from_bytes(data, name)
+    return {
+        int(row): WholeGradient(
+            tensors[f"{row}.grad"], tuple(tensors[f"{row}.buffers.{i}"] for i in range(count))
+        )
+        for row, count in facts["buffers"].items()
+    }
+
+
+def _unsent_bytes(unsent: Sequence[Mapping[int, WholeGradient]]) -> bytes:
+    tensors: dict[str, Tensor] = {}
+    counts: dict[str, int] = {}
+    for of_worker in unsent:
+        for row, gradient in of_worker.items():
+            tensors[f"{row}.grad"] = gradient.grad
+            tensors |= {f"{row}.buffers.{i}": b for i, b in enumerate(gradient.buffers)}
+            counts[str(row)] = len(gradient.buffers)
+    return checkpoint_bytes(tensors, {"buffers": counts})
 
 
 def _about(number: int) -> str:

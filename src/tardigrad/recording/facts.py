@@ -10,6 +10,7 @@ from tardigrad.core.checks import require
 from tardigrad.core.used_code import changes, used_code
 from tardigrad.core.version import __version__
 from tardigrad.engine import Shard
+from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
@@ -41,10 +42,10 @@ def facts_of(task: Task, rule: Rule, threads: int) -> dict[str, Any]:
     }
 
 
-def policy_facts(policy: Policy) -> dict[str, Any]:
-    """Compared where a run goes on; a replay does not ask the policy, whose decisions are in the
-    schedule."""
-    return {"policy_code": used_code(policy)}
+def policy_facts(*parts: Policy | Link) -> dict[str, Any]:
+    """Compared where a run goes on; a replay asks neither policy nor link, whose decisions are in
+    the schedule."""
+    return {"policy_code": used_code(*parts)}
 
 
 def check_facts(recorded: dict[str, Any], here: dict[str, Any], instead: str) -> None:

@@ -119,8 +119,11 @@ def pushed(entry: LogEntry) -> PushHeader | None:
     return None
 
 
-def merge(stories: Sequence[ShardStory], workers: int) -> Merged:
-    """The schedule that happened, and the losses on the way; `workers` were there at first."""
+def merge(stories: Sequence[ShardStory], workers: int, gated: bool = False) -> Merged:
+    """The schedule that happened, and the losses on the way; `workers` were there at first.
+
+    gated: a link decided on what crosses, and its decisions are told.
+    """
     joins = sum(isinstance(entry.event, Joined) for entry in stories[0].entries)
     recorder = Recorder(workers + joins, len(stories))
     pushes = _rows(stories, recorder, workers)
@@ -130,6 +133,8 @@ def merge(stories: Sequence[ShardStory], workers: int) -> Merged:
     given = workers + _rows_given(stories[0].entries)
     merger = LogMerger([story.entries for story in stories], [0] * len(stories), given)
     losses: list[float] = []
+    merged: dict[int, tuple[int, ...]] = {}
+    """The rows that went with each row to shard 0."""
     now_s = 0.0
     while shards := merger.next():
         event = merger.entry(shards[0]).event
@@ -137,20 +142,34 @@ def merge(stories: Sequence[ShardStory], workers: int) -> Merged:
         if isinstance(event, MEMBERSHIP):
             recorder.member(event.worker, isinstance(event, Joined), now_s)
         for shard in shards:
+            entry = merger.entry(shard)
+            push = pushed(entry)
+            if gated and push is not None and push.finite:
+                recorder.crossing(push.worker, shard, False, push.crosses, now_s)
+                recorder.merge(shard, push.row, push.merged, now_s)
+                if shard == 0:
+                    merged[push.row] = push.merged
+            deviations = iter(entry.deviations)
             before, owed = len(recorder.group_shard), int(isinstance(event, Joined))
-            for decided in merger.entry(shard).decided:
+            for decided in entry.decided:
                 if isinstance(decided, Applied):
                     owed += len(decided.rows)
                     recorder.apply(shard, decided.rows, decided.scale, now_s)
                     if shard == 0:
-                        group = [pushes[row].loss for row in decided.rows]
+                        rows = [r for row in decided.rows for r in (*merged.get(row, ()), row)]
+                        group = [pushes[row].loss for row in rows]
                         losses.append(sum(group) / len(group))
                 elif isinstance(decided, Dropped):
                     owed += 1
                     recorder.drop(shard, decided.row, decided.reason, now_s)
                 elif isinstance(decided, Released):
                     owed -= 1
-            recorder.reply(shard, -owed, before)
+                    if gated:
+                        crossed = decided.carries
+                        deviation = next(deviations, 1.0)
+                        recorder.crossing(decided.worker, shard, True, crossed, now_s, deviation)
+            if not gated:  # else every reply is told
+                recorder.reply(shard, -owed, before)
             merger.advance(shard)
     if not merger.finished:
         raise ValueError(

@@ -17,29 +17,23 @@ from tardigrad.engine.checkpoint import checkpoint_from_bytes
 from tardigrad.protocol.log import LogEntry
 from tardigrad.protocol.messages import Event, Joined, Left, PushHeader, RowLost
 from tardigrad.protocol.shard_session import ShardSession
-from tardigrad.recording.cuts import newest_cut
+from tardigrad.recording.cuts import newest_cut, read_unsent
 from tardigrad.recording.disk import Disk
+from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
 from tardigrad.recording.merge import LogMerger, explained, pushed
 from tardigrad.recording.replica import ShardReplica, check_same_decisions
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import ShardStory, read_story
-from tardigrad.tasks import Gradient, Turn
+from tardigrad.tasks import Turn
 
 
 class HalfPushed(NamedTuple):
     """A gradient that came to some shards only, computed again for the others."""
 
     push: PushHeader
-    gradient: Gradient | None
+    gradient: WholeGradient | None
     """None where it was not finite, so that only its header travels."""
     missing: tuple[int, ...]
-
-
-class RowPart(NamedTuple):
-    """One shard's slice of a gradient."""
-
-    grad: Tensor
-    buffers: tuple[Tensor, ...]
 
 
 class RecoveredRun:
@@ -72,7 +66,12 @@ class RecoveredRun:
         self._digests = [
             {digest.version: digest.digest for digest in story.digests} for story in self.stories
         ]
-        self._computed: dict[int, tuple[PushHeader, Gradient | None, set[int]]] = {}
+        self._came: dict[int, tuple[PushHeader, set[int]]] = {}
+        """Headers that some shards have and others have not, and the shards that have them."""
+        self._gradients: dict[int, WholeGradient] = {}
+        """Of those, and of rows that wait to be merged into a later push."""
+        if found is not None and found.unsent is not None:
+            self._gradients.update(read_unsent(disk, found.unsent))
         logs = [s.entries[p:] for s, p in zip(self.stories, positions, strict=True)]
         versions = [replica.shard.version for replica in self.replicas]
         until = explained(logs, versions, self.replicas[0].session.rows_given)
@@ -107,8 +106,8 @@ class RecoveredRun:
         """This worker's gradients that some shards have and others have not."""
         everyone = set(range(len(self.replicas)))
         found = [
-            HalfPushed(push, gradient, tuple(sorted(everyone - have)))
-            for push, gradient, have in self._computed.values()
+            HalfPushed(push, self._gradients.get(push.row), tuple(sorted(everyone - have)))
+            for push, have in self._came.values()
             if push.worker == worker
         ]
         return sorted(found, key=lambda half: half.push.step)
@@ -117,8 +116,7 @@ class RecoveredRun:
         """A shard's slice of a gradient that it has not."""
         if half.gradient is None:
             return None
-        grad = half.gradient.grad[self.setup.sharding.slice(shard)]
-        return RowPart(grad, half.gradient.buffers if shard == 0 else ())
+        return row_part([half.gradient], self.setup.sharding, shard)
 
     def _complete_membership(self) -> None:
         """Let every join and leave that one log has stand in all.
@@ -154,8 +152,9 @@ class RecoveredRun:
             self._arrive(shard, push)
         decided = replica.decide(entry.event, entry.now_s)
         check_same_decisions(shard, entry, decided.entry.decided)
-        replica.carry_out(decided)
+        self._complete(shard, entry, replica.carry_out(decided))
         replica.consumed.clear()
+        self._forget_gradients()
         self._merger.advance(shard)
         expected = self._digests[shard].get(replica.shard.version)
         if expected is not None and expected != replica.digest():
@@ -165,30 +164,49 @@ class RecoveredRun:
                 "and the versions that the run began with"
             )
 
+    def _complete(self, shard: int, entry: LogEntry, again: LogEntry) -> None:
+        """With the deviations, of an entry that was added here without numbers."""
+        if entry.deviations and entry.deviations != again.deviations:
+            raise ValueError(
+                f"shard {shard}'s log, {entry.event}: executed again its deviations are "
+                f"{again.deviations}, the log says {entry.deviations}"
+            )
+        for at, added in enumerate(self.added[shard]):
+            if added is entry:
+                self.added[shard][at] = again
+
     def _arrive(self, shard: int, push: PushHeader) -> None:
-        known = self._computed.get(push.row)
-        if known is None:
-            known = (push, self._gradient(push) if push.finite else None, set())
-            self._computed[push.row] = known
-        _, gradient, have = known
-        if gradient is None:
-            self.replicas[shard].arrive(push, None, ())
+        _, have = self._came.setdefault(push.row, (_alone(push), set()))
+        if push.finite and not have:
+            self._gradients[push.row] = self._gradient(push)
+        if push.finite and push.crosses:
+            gradients = [self._gradients[row] for row in (*push.merged, push.row)]
+            self.replicas[shard].arrive(push, *row_part(gradients, self.setup.sharding, shard))
         else:
-            part = self.setup.sharding.slice(shard)
-            buffers = gradient.buffers if shard == 0 else ()
-            self.replicas[shard].arrive(push, gradient.grad[part], buffers)
+            self.replicas[shard].arrive(push, None, ())
         have.add(shard)
         if len(have) == len(self.replicas):
-            del self._computed[push.row]
+            del self._came[push.row]
 
-    def _gradient(self, push: PushHeader) -> Gradient:
+    def _forget_gradients(self) -> None:
+        gates = [session.gate for session in self.sessions]
+        needed = self._came.keys() | {row for gate in gates if gate for row in gate.unsent()}
+        for row in self._gradients.keys() - needed:
+            del self._gradients[row]
+
+    def _gradient(self, push: PushHeader) -> WholeGradient:
         """At the composite of what was sent; no shard has the push yet, so all still hold it."""
         parts: Sequence[Tensor] = [
             replica.sent[version] for replica, version in zip(self.replicas, push.read, strict=True)
         ]
         view = parts[0].clone() if len(parts) == 1 else torch.cat(list(parts))
         gradient = self.setup.task.gradient(view, Turn(push.worker, push.step, push.row))
-        return gradient._replace(grad=self.setup.rule.prepare(gradient.grad))
+        return WholeGradient(self.setup.rule.prepare(gradient.grad), gradient.buffers)
+
+
+def _alone(push: PushHeader) -> PushHeader:
+    """As it is computed again for a shard that it did not come to."""
+    return push._replace(crosses=True, merged=(), deviations=())
 
 
 def _membership(entries: Sequence[LogEntry]) -> list[Joined | Left]:

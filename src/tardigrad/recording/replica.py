@@ -18,11 +18,11 @@ from tardigrad.protocol.messages import (
     Came,
     Completed,
     Decision,
-    Dropped,
     Event,
     Joined,
     Left,
     PushHeader,
+    Released,
 )
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.setup import RunSetup
@@ -31,11 +31,14 @@ Buffers = tuple[Tensor, ...]
 
 
 class PendingGradient(NamedTuple):
-    """A gradient that came and waits to be applied, with the view it was computed at."""
+    """A gradient that came and waits to be applied, or may be applied again, with the view it was
+    computed at."""
 
     grad: Tensor
     view: Tensor
     buffers: Buffers
+    gradients: int = 1
+    """How many it is the mean of; each has brought its own buffers."""
 
 
 class Snapshot(NamedTuple):
@@ -55,8 +58,18 @@ class ShardReplica:
     def __init__(self, setup: RunSetup, shard: int) -> None:
         task, sharding = setup.task, setup.sharding
         self.session = ShardSession(
-            setup.policy, shard, sharding.shards, range(setup.workers), setup.updates
+            setup.policy,
+            shard,
+            sharding.shards,
+            range(setup.workers),
+            setup.updates,
+            setup.shard_gate(shard),
         )
+        self._tells_deviation = setup.link.reads_deviation
+        self._deviations: dict[tuple[int, int], float] = {}
+        """Of releases that may have to be told (again), by worker and sequence."""
+        self._deviation: tuple[Any, float] = (None, 1.0)
+        """The rule's state, and what follows from it."""
         theta = task.start()[sharding.slice(shard)].clone()
         layout = sharding.layouts[shard]
         self.shard = Shard(setup.rule, theta, layout, task.batch_size, task.epoch_size)
@@ -81,20 +94,27 @@ class ShardReplica:
             self.consumed.append(push.row)
         else:
             view = self.sent[push.read[self.session.shard]]
-            self.pending[push.row] = PendingGradient(grad, view, buffers)
+            self.pending[push.row] = PendingGradient(grad, view, buffers, 1 + len(push.merged))
 
     def decide(self, event: Event, now_s: float) -> "Decided":
-        """What follows from an event, to be logged before it is carried out."""
+        """What follows from an event; the numbers stay as they are."""
         headers = dict(self.session.rows)
         match event:
             case Came(message) if isinstance(message.body, PushHeader):
                 headers[message.body.row] = message.body
+                gate = self.session.gate
+                last = None if gate is None else gate.last_sent(message.worker)
+                if last is not None:  # it may be applied in this one's place
+                    headers[last.row] = last
             case Completed(header):
                 headers[header.row] = header
         return Decided(LogEntry(event, now_s, self.session.handle(event, now_s)), headers)
 
-    def carry_out(self, decided: "Decided") -> None:
-        (event, now_s, decisions), headers = decided
+    def carry_out(self, decided: "Decided") -> LogEntry:
+        """Do it to the numbers; the entry is then complete."""
+        entry, headers = decided
+        event, now_s, decisions, _ = entry
+        deviations = []
         if isinstance(event, Joined):
             self.shard.join(event.worker)
         elif isinstance(event, Left):
@@ -102,23 +122,46 @@ class ShardReplica:
         for item in decisions:
             if isinstance(item, Applied):
                 self._apply(item, headers, now_s)
-            elif isinstance(item, Dropped) and self.pending.pop(item.row, None) is not None:
-                self.consumed.append(item.row)
+            elif isinstance(item, Released) and self._tells_deviation:
+                deviations.append(self._deviation_now())
+                self._deviations[item.worker, item.sequence] = deviations[-1]
+        for row in [row for row in self.pending if not self.session.may_need(row)]:
+            del self.pending[row]
+            self.consumed.append(row)
+        if self._tells_deviation:
+            kept = {(r.worker, r.sequence) for c in self.session.channels.values() for r in c.kept}
+            self._deviations = {at: self._deviations[at] for at in kept & self._deviations.keys()}
         newest, readers = self.shard.version, self.session.readers
         for version in [v for v in self.sent if v != newest and v not in readers]:
             del self.sent[version]
+        return entry._replace(deviations=tuple(deviations))
+
+    def deviations(self, releases: Sequence[Released]) -> tuple[float, ...]:
+        """As they were at these releases, where a link goes by them."""
+        if not self._tells_deviation:
+            return ()
+        return tuple(self._deviations.get((r.worker, r.sequence), 1.0) for r in releases)
+
+    def _deviation_now(self) -> float:
+        state = self.shard.state
+        if self._deviation[0] is not state:
+            deviation = self.shard.rule.deviation(state)
+            assert deviation is not None  # checked before the run
+            self._deviation = (state, float(deviation.mean()))
+        return self._deviation[1]
 
     def _apply(self, applied: Applied, headers: Mapping[int, PushHeader], now_s: float) -> None:
         shard, me = self.shard, self.session.shard
         arrived = []
         for row in applied.rows:
-            pending, push = self.pending.pop(row), headers[row]
+            pending, push = self.pending[row], headers[row]
             delay = shard.version - push.read[me]
-            arrived.append(Arrived(push.worker, pending.grad, pending.view, delay))
-            if pending.buffers:
-                self.buffers = self._fold(self.buffers, pending.buffers)
+            grad, view, buffers, gradients = pending
+            arrived.append(Arrived(push.worker, grad, view, delay, gradients))
+            each = len(buffers) // gradients
+            for at in range(0, len(buffers), each or 1):
+                self.buffers = self._fold(self.buffers, buffers[at : at + each])
         shard.apply(arrived, applied.scale, self.place())
-        self.consumed.extend(applied.rows)
         kept = self.keep(shard.version, shard.sent)
         if shard.theta is shard.sent:
             shard.theta = kept
@@ -164,7 +207,8 @@ class ShardReplica:
             "shard": self.shard.facts(),
             "sent": list(self.sent),
             "buffers": len(self.buffers),
-            "pending": {str(row): len(p.buffers) for row, p in self.pending.items()},
+            "pending": {str(row): (len(p.buffers), p.gradients) for row, p in self.pending.items()},
+            "deviations": [(*at, value) for at, value in self._deviations.items()],
             "snapshots": [(s.version, len(s.buffers), s.samples, s.time_s) for s in self.snapshots],
         }
 
@@ -178,9 +222,11 @@ class ShardReplica:
                 tensors[f"pending.{row}.grad"],
                 tensors[f"pending.{row}.view"],
                 tuple(tensors[f"pending.{row}.buffers.{i}"] for i in range(count)),
+                gradients,
             )
-            for row, count in facts["pending"].items()
+            for row, (count, gradients) in facts["pending"].items()
         }
+        self._deviations = {(w, sequence): value for w, sequence, value in facts["deviations"]}
         self.snapshots = [
             Snapshot(
                 version,

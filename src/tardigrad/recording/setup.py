@@ -1,9 +1,12 @@
 """A run, as all its processes know it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from tardigrad.core.layout import Sharding
+from tardigrad.links import Full, Gate, Link
 from tardigrad.policies import Policy
+from tardigrad.protocol.gates import ShardGate, WorkerGate
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task
 
@@ -23,7 +26,36 @@ class RunSetup:
     digest_every: int = 0
     sync_log: bool = False
     """Whether logs survive loss of power, and are seen by other machines at once."""
+    link: Link = field(default_factory=Full)
+    seed: int = 0
 
     @property
     def shards(self) -> int:
         return self.sharding.shards
+
+    @property
+    def shard_bytes(self) -> tuple[int, ...]:
+        """Of each shard's slice of the parameters."""
+        size = self.task.start().element_size()
+        return tuple((stop - start) * size for start, stop in pairwise(self.sharding.bounds))
+
+    @property
+    def gated(self) -> bool:
+        """Whether a link decides on what crosses."""
+        return self._gate() is not None
+
+    @property
+    def keeps_unsent(self) -> bool:
+        """Whether workers may hold gradients that will be merged into a later push."""
+        return self.link.withholds_pushes and self.link.on_drop == "average"
+
+    def worker_gate(self, worker: int) -> WorkerGate | None:
+        gate = self._gate()
+        return None if gate is None else WorkerGate(self.link, gate, worker, self.shards)
+
+    def shard_gate(self, shard: int) -> ShardGate | None:
+        gate = self._gate()
+        return None if gate is None else ShardGate(self.link, gate, shard, self.shards)
+
+    def _gate(self) -> Gate | None:
+        return self.link.realise(self.seed, self.shard_bytes)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from tardigrad.runtime.worker_shell import LiveWorker
 
 START_S = 120.0
 STOP_S = 30.0
+ABANDON_S = 5.0
 UNAVAILABLE_S = 0.5
 """Between tries to reach a process that cannot be reached for the moment."""
 
@@ -97,13 +99,16 @@ class Driver:
             finals: list[FinalShard] = self._drive(self.coordinator.run())
             return finals
         except BaseException:
-            self.abandon()
+            with suppress(Exception):  # the reason for the end counts
+                self.finish(ABANDON_S)
             raise
 
-    def finish(self) -> None:
+    def finish(self, limit_s: float = STOP_S) -> None:
         """Let the actors be used again, as far as they answer. What goes wrong in them now does not
-        matter: every update has been made."""
-        limit_s = min(STOP_S, self.coordinator.patience.answer_s)
+        matter: every update has been made, or the run has ended anyway."""
+        if not self._actors:
+            return
+        limit_s = min(limit_s, self.coordinator.patience.answer_s)
         closing = {actor.handle.close.remote(): actor for actor in self._actors.values()}
         done, late = ray.wait(list(closing), num_returns=len(closing), timeout=limit_s)
         for reference in done:
@@ -114,12 +119,6 @@ class Driver:
                 late.append(reference)
         for reference in late:
             self.pool.discard(closing[reference].handle)
-        self._actors.clear()
-
-    def abandon(self) -> None:
-        """End every process of the run, whatever it is doing."""
-        for actor in self._actors.values():
-            self.pool.discard(actor.handle)
         self._actors.clear()
 
     def _drive(self, steps: Any) -> Any:
@@ -153,9 +152,9 @@ class Driver:
                 return recovered
             case NextCut():
                 return next_cut(self._disk)
-            case FinishCut(number, places):
+            case FinishCut(number, places, unsent):
                 self._epochs.check()  # another driver may be making a cut of this number
-                finish_cut(self._disk, number, places)
+                finish_cut(self._disk, number, places, unsent)
             case Tell(text):
                 self._say(text)
             case Show():

@@ -53,10 +53,10 @@ class WorkerFrame(NamedTuple):
 
 
 class ShardFrame(NamedTuple):
-    """What a shard sent: a message, and a payload for each of its releases."""
+    """What a shard sent: a message, and a payload for each of its releases that carries one."""
 
     message: FromShard
-    payloads: list[SlotOrArray]
+    payloads: list[SlotOrArray | None]
 
 
 def encode_from_worker(
@@ -87,30 +87,34 @@ def decode_from_worker(header: list[Any], arrays: list[NDArray[Any]]) -> WorkerF
         raise FrameError(f"a message that no worker sends ({error})") from error
 
 
-def encode_from_shard(message: FromShard, payloads: Sequence[SlotOrArray]) -> Encoded:
-    *about, releases = message
+def encode_from_shard(message: FromShard, payloads: Sequence[SlotOrArray | None]) -> Encoded:
+    *about, releases, deviations = message
     arrays: list[NDArray[Any]] = []
     said = [
         [released.sequence, released.version, _encode_payload(payload, arrays)]
         for released, payload in zip(releases, payloads, strict=True)
     ]
-    return Encoded([SAID, about, said], arrays)
+    return Encoded([SAID, about, said, *([list(deviations)] if deviations else [])], arrays)
 
 
 def decode_from_shard(header: list[Any], arrays: list[NDArray[Any]]) -> ShardFrame:
     try:
-        kind, about, said = header
+        kind, about, said, *told = header
         if kind != SAID:
             raise ValueError(kind)
+        deviations = tuple(map(float, told[0])) if told else ()
+        if told and len(deviations) != len(said):
+            raise ValueError(f"{len(deviations)} deviations of {len(said)} releases")
         shard, epoch, worker, life, acked, step, row = _ints(about)
         releases, payloads = [], []
         for sequence, version, place in said:
-            releases.append(Released(worker, *_ints([sequence, version])))
             payload = _decode_payload(place, arrays)
-            if payload is None:
-                raise ValueError("a release without a version")
+            sequence, version = _ints([sequence, version])
+            releases.append(Released(worker, sequence, version, carries=payload is not None))
             payloads.append(payload)
-        message = FromShard(shard, epoch, worker, life, acked, step, row, tuple(releases))
+        message = FromShard(
+            shard, epoch, worker, life, acked, step, row, tuple(releases), deviations
+        )
         return ShardFrame(message, payloads)
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise FrameError(f"a message that no shard sends ({error})") from error

@@ -51,7 +51,8 @@ from tardigrad.protocol.messages import (
 from tardigrad.protocol.shard_session import Admission, Refused
 from tardigrad.recording.cuts import CutPlace, cut_name
 from tardigrad.recording.disk import Disk
-from tardigrad.recording.recovery import RecoveredRun, RowPart
+from tardigrad.recording.gradients import RowPart
+from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.replica import ShardReplica
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import log_name
@@ -171,7 +172,7 @@ class ShardProcess:
         return self._handle(Came(message), now_s, message.worker)
 
     def _arrive(self, push: PushHeader, part: RowPart | None) -> None:
-        if push.finite:
+        if push.finite and push.crosses:
             theta = self.replica.shard.theta
             if part is None or part.grad.shape != theta.shape or part.grad.dtype != theta.dtype:
                 came = "nothing" if part is None else f"{part.grad.numel()} of {part.grad.dtype}"
@@ -277,11 +278,11 @@ class ShardProcess:
         made = self._session.version
         if made != before:
             self._moment("before_log", made)
-        self._append(write_entry(decided.entry))
+        entry = self.replica.carry_out(decided)
+        self._append(write_entry(entry))
         if made != before:
             self._moment("before_release", made)
-        self.replica.carry_out(decided)
-        decisions = decided.entry.decided
+        decisions = entry.decided
         self._count(decisions, decided.headers, before)
         every = self.setup.digest_every
         if every and self.version != before and self.version % every == 0:
@@ -300,7 +301,7 @@ class ShardProcess:
         answer = self._session.answer(self.epoch, worker, after)
         if answer.releases:
             self._told[worker] = max(self._told.get(worker, -1), answer.releases[-1].sequence)
-        return answer
+        return answer._replace(deviations=self.replica.deviations(answer.releases))
 
     def _append(self, record: bytes) -> None:
         try:

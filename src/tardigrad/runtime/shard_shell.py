@@ -10,9 +10,17 @@ from torch import Tensor
 
 from tardigrad.protocol.calls import AskShard, LeaveWorker, ShardCall
 from tardigrad.protocol.log import LogEntry, Opening
-from tardigrad.protocol.messages import FromShard, FromWorker, Hello, PushHeader, TimerSet
+from tardigrad.protocol.messages import (
+    FromShard,
+    FromWorker,
+    Hello,
+    PushHeader,
+    Released,
+    TimerSet,
+)
 from tardigrad.recording.disk import FolderDisk
-from tardigrad.recording.recovery import RecoveredRun, RowPart
+from tardigrad.recording.gradients import RowPart
+from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.replica import ShardReplica
 from tardigrad.runtime.encoding import decode_from_worker, encode_from_shard
 from tardigrad.runtime.faults import Fuse
@@ -244,16 +252,20 @@ class ShardShell:
         peer = self._peers.get(message.worker)
         if peer is None or peer.life != message.life:
             return  # it asks again when it is there
+        replica = self._process.replica
         releases = tuple(r for r in message.releases if r.sequence not in peer.sent)
         peer.sent.update(released.sequence for released in releases)
-        sent = self._process.replica.sent
-        payloads = []
-        for released in releases:
-            version = released.version
-            sent[version] = self._buffers.share(message.worker, version, sent[version])
-            payloads.append(self._buffers.put(message.worker, version, sent[version]))
-        encoded = encode_from_shard(message._replace(releases=releases), payloads)
+        payloads = [self._payload(released) for released in releases]
+        message = message._replace(releases=releases, deviations=replica.deviations(releases))
+        encoded = encode_from_shard(message, payloads)
         peer.connection.send(encoded.header, encoded.arrays)
+
+    def _payload(self, released: Released) -> SlotOrArray | None:
+        if not released.carries:
+            return None
+        worker, version, sent = released.worker, released.version, self._process.replica.sent
+        sent[version] = self._buffers.share(worker, version, sent[version])
+        return self._buffers.put(worker, version, sent[version])
 
     def _free_slots(self) -> None:
         """Of gradients that have been applied or dropped."""

@@ -14,12 +14,17 @@ from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tardigrad.core.checks import count, require
+from tardigrad.core.layout import Layout
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.core.trees import not_finite
 from tardigrad.engine import Checkpoints, Diverged, Evaluation, History, Run
 from tardigrad.engine.execute import ShardBy, check_splits, divide
+from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.run import Say
+from tardigrad.links import Full, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.protocol.coordinator import Coordinator
 from tardigrad.recording.disk import LATE, FolderDisk, file_system
@@ -37,6 +42,8 @@ from tardigrad.runtime.final_run import FinalRun
 from tardigrad.runtime.options import Processes, Scenario
 from tardigrad.runtime.ray_cluster import connected
 from tardigrad.runtime.ray_setup import RaySetup
+from tardigrad.scheduling import traffic
+from tardigrad.scheduling.make import check_link
 from tardigrad.scheduling.size import check_size
 from tardigrad.tasks import Task
 
@@ -67,6 +74,7 @@ def train(
     shards: int = 1,
     updates: int = 1000,
     *,
+    link: Link | None = None,
     seed: int = 0,
     shard_by: ShardBy = "slice",
     evaluation: Evaluation | int = 0,
@@ -79,6 +87,9 @@ def train(
     """Train on Ray, and record the schedule that happened.
 
     Args:
+        link: what crosses between workers and shards; None: everything. Workers decide on pushes
+            and shards on parameters, as in the simulation; a worker's next process decides anew,
+            beginning with a push that crosses.
         evaluation: what is measured on the way; a number is how many updates lie between two
             evaluations.
         checkpoints: where logs, checkpoints and the record go, and whether to go on with the run
@@ -90,7 +101,7 @@ def train(
         say: told, in a line each, who has died and was brought back, and what is waited for long;
             None: written to the log `tardigrad`.
     """
-    policy, evaluation = policy or Async(), Evaluation.of(evaluation)
+    policy, link, evaluation = policy or Async(), link or Full(), Evaluation.of(evaluation)
     checkpoints = checkpoints or Checkpoints()
     processes, scenario = processes or Processes(), scenario or Scenario()
     for name, value in (("workers", workers), ("shards", shards), ("updates", updates)):
@@ -99,6 +110,8 @@ def train(
     impose, folder, resume = scenario.impose, checkpoints.folder, checkpoints.resume
     require(impose is None or impose.workers >= workers, "impose has fewer workers than the run")
     policy.check(workers, shards)
+    check_link(policy, link)
+    check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
     check_size(workers, updates, shards, workers + updates, closed=False)
     run = RunSetup(
         task,
@@ -111,6 +124,8 @@ def train(
         evaluation.every,
         processes.digest_every,
         processes.sync_log,
+        link,
+        seed,
     )
     plain = {
         "format": FORMAT,
@@ -119,9 +134,10 @@ def train(
         "updates": updates,
         "shard_by": shard_by,
         "policy": _about(policy),
+        "link": _about(link),
         "rule": repr(rule),
         "seed": seed,
-        "facts": facts_of(task, rule, processes.threads) | policy_facts(policy),
+        "facts": facts_of(task, rule, processes.threads) | policy_facts(policy, link),
     }
     if resume:
         resume_record(Path(str(folder)), plain)  # refused before anything is written
@@ -142,6 +158,7 @@ def train(
             updates,
             checkpoints.every,
             scenario.changes,
+            keeps_unsent=run.keeps_unsent,
             watches=watch is not None,
             patience=processes.patience,
         )
@@ -176,8 +193,9 @@ def train(
                 driver.finish()
             epochs.take(FINISH)
         stories = [read_story(disk, shard) for shard in range(shards)]
-        schedule, losses, origin_s = merge(stories, workers)
-        schedule.about.update(policy=_about(policy), cluster={"name": "ray"}, seed=seed)
+        schedule, losses, origin_s = merge(stories, workers, run.gated)
+        about = {"policy": _about(policy), "link": _about(link), "cluster": {"name": "ray"}}
+        schedule.about.update(about, seed=seed)
         plain["digests"] = _digests(stories, final, updates)
         plain["recoveries"] = coordinator.recoveries
         write_record(place, {**plain, "began_s": began_s, "finished": True})
@@ -186,7 +204,8 @@ def train(
         if wrong is not None:
             worker = int(schedule.worker[schedule.group_rows[-1]])
             raise Diverged(updates, worker, wrong, "a parameter")
-        return Run(final.theta, history, schedule, final.buffers, final.average)
+        crossed = traffic(schedule, run.shard_bytes)
+        return Run(final.theta, history, schedule, final.buffers, final.average, crossed)
 
 
 def check_measured(task: Task, evaluation: Evaluation) -> None:

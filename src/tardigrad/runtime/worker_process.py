@@ -8,9 +8,10 @@ from torch import Tensor
 
 from tardigrad.core.trees import not_finite
 from tardigrad.engine import Diverged
+from tardigrad.protocol.messages import PushHeader
 from tardigrad.protocol.worker_session import Compute, Forget, WorkerOutput, WorkerSession
 from tardigrad.protocol.worker_session import WorkerStart as WorkerStart
-from tardigrad.recording.recovery import RowPart
+from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
 from tardigrad.recording.setup import RunSetup
 from tardigrad.tasks import Turn
 
@@ -35,11 +36,12 @@ class WorkerProcess:
     ) -> None:
         self.setup = setup
         self.worker = start.worker
-        self.session = WorkerSession(setup.policy, setup.shards, setup.updates, start)
+        gate = setup.worker_gate(start.worker)
+        self.session = WorkerSession(setup.policy, setup.shards, setup.updates, start, gate)
         self._copy = copy
         """Writes a payload's numbers to where they belong."""
         self._view = setup.task.start()
-        self._kept: dict[int, ComputedGradient] = {}
+        self._kept: dict[int, WholeGradient] = {}
         self._wrong = 0
 
     def load(self, compute: Compute) -> None:
@@ -67,17 +69,20 @@ class WorkerProcess:
                 raise Diverged(at, self.worker, computed.wrong, "a gradient")
             raise Diverged(at, self.worker, computed.loss)
         if finite:
-            self._kept[computed.step] = computed
+            self._kept[compute.row] = WholeGradient(computed.grad, computed.buffers)
         return self.session.computed(computed.loss, finite, end_s, now_s)
 
-    def part(self, step: int, shard: int) -> RowPart | None:
-        """A shard's slice of a gradient; None where it was not finite."""
-        kept = self._kept.get(step)
-        if kept is None:
+    def part(self, push: PushHeader, shard: int) -> RowPart | None:
+        """The numbers behind a push; None where it has none."""
+        if not push.finite or not push.crosses:
             return None
-        return RowPart(
-            kept.grad[self.setup.sharding.slice(shard)], kept.buffers if shard == 0 else ()
-        )
+        gradients = [self._kept[row] for row in (*push.merged, push.row)]
+        return row_part(gradients, self.setup.sharding, shard)
+
+    def unsent(self) -> dict[int, WholeGradient]:
+        """What is to be merged into a later push, by row."""
+        gate = self.session.gate
+        return {} if gate is None else {row: self._kept[row] for row in gate.unsent()}
 
     def forget(self, forgotten: Forget) -> None:
-        self._kept.pop(forgotten.step, None)
+        self._kept.pop(forgotten.row, None)

@@ -21,6 +21,7 @@ from tardigrad.protocol.calls import (
     HoldSteps,
     MeetShard,
     StopWork,
+    TakeUnsent,
     WorkerCall,
 )
 from tardigrad.protocol.messages import FromWorker, Hello, PushHeader
@@ -116,6 +117,8 @@ class WorkerShell:
                     process.session.stop()
                 case AskWorker():
                     return self._live()
+                case TakeUnsent():
+                    return {} if process is None else process.unsent()
             return None
 
     def _live(self) -> LiveWorker:
@@ -195,7 +198,7 @@ class WorkerShell:
             process = self._process
             if link.closed or process is None or not self._going_on:
                 return
-            if not all(self._reader.there(payload) for payload in payloads):
+            if not all(payload is None or self._reader.there(payload) for payload in payloads):
                 return  # its shard has died meanwhile
             self._unheard[shard].wait_s = RESEND_S[0]
             self._guarded(
@@ -232,12 +235,14 @@ class WorkerShell:
         payload: SlotOrArray | None = None
         buffers: tuple[NDArray[Any], ...] = ()
         if isinstance(message, FromWorker) and isinstance(message.body, PushHeader):
-            shared = self._shared.get(message.body.step)
-            if shared is not None:
-                assert self._process is not None
-                part = self._process.part(message.body.step, shard)
+            assert self._process is not None
+            part = self._process.part(message.body, shard)
+            if part is not None and message.body.merged:
+                payload = part.grad.numpy()  # a mean, for this shard alone
+            elif part is not None:
+                shared = self._shared[message.body.row]
                 payload = shared.payload(shard, self.setup.run.sharding.slice(shard))
-                buffers = tuple(b.numpy() for b in part.buffers) if part is not None else ()
+            buffers = tuple(b.numpy() for b in part.buffers) if part is not None else ()
         self._links[shard].send(encode_from_worker(message, payload, buffers))
 
     # What follows.
@@ -253,10 +258,10 @@ class WorkerShell:
                     self._work.put(output)
                 case Discard(payload):
                     self._reader.done(payload)
-                case Forget(step):
+                case Forget(row):
                     assert self._process is not None
                     self._process.forget(output)
-                    self._shared.pop(step, None)
+                    self._shared.pop(row, None)
                 case WorkerTimer(seconds, token):
                     self._timers.add(seconds, token)
 
@@ -293,14 +298,16 @@ class WorkerShell:
         with self._lock:
             if not self._going_on:
                 return
-            if computed.wrong is None:
-                self._shared[step] = self._buffers.put(computed.grad)
             end_s = self._clock()
             if imposed_s is not None:
                 behind_s = self._behind_s + end_s - compute.start_s - imposed_s
                 self._behind_s = min(imposed_s, max(0.0, behind_s))
             self._steps += 1
-            self._carry_out(process.computed(compute, computed, end_s, end_s))
+            outputs = process.computed(compute, computed, end_s, end_s)
+            takers = {o.shard for o in outputs if isinstance(o, Send) and _whole(o, compute.row)}
+            if takers:
+                self._shared[compute.row] = self._buffers.put(computed.grad, takers)
+            self._carry_out(outputs)
         self._fuse.burn("after_push", step, after_s=0.05)
 
     def _impose(self, compute: Compute) -> float | None:
@@ -317,3 +324,15 @@ class WorkerShell:
         self._late_steps += worked_s > step_s
         time.sleep(max(0.0, step_s - self._behind_s - worked_s))
         return step_s
+
+
+def _whole(send: Send, row: int) -> bool:
+    """Whether it pushes this gradient, as it is."""
+    push = send.message.body
+    return (
+        isinstance(push, PushHeader)
+        and push.row == row
+        and push.finite
+        and push.crosses
+        and not push.merged
+    )

@@ -90,14 +90,19 @@ def check_control(
     gradients = cluster.workers * updates if everyone else cluster.workers + updates
     closed = isinstance(link, Full) and has_closed_form(policy, cluster)
     check_size(cluster.workers, updates, shards, gradients, closed)
+    check_link(policy, link)
+    described = {"policy": policy, "cluster": cluster, "link": link}
+    return {name: _about(part) for name, part in described.items()} | {"seed": seed}
+
+
+def check_link(policy: Policy, link: Link) -> None:
+    """Refuse a link that averages pushes with a policy that waits for them."""
     require(
         policy.asynchronous or not (link.withholds_pushes and link.on_drop == "average"),
         f"{type(link).__name__} averages gradients that it does not send into a later push, but "
         f"{type(policy).__name__} waits for every worker's gradient of a round: use an "
         'asynchronous policy, or on_drop="reapply"',
     )
-    described = {"policy": policy, "cluster": cluster, "link": link}
-    return {name: _about(part) for name, part in described.items()} | {"seed": seed}
 
 
 def schedule_from_order(

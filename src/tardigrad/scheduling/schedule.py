@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tardigrad.core.arrays import Flags, Floats, Ints
+from tardigrad.protocol.messages import NOT_FINITE
 
 if TYPE_CHECKING:
     from tardigrad.policies import Policy
@@ -170,7 +171,8 @@ class Schedule:
     def merged(self) -> dict[tuple[int, int], list[int]]:
         """The rows averaged into each push: {(row that went, shard): rows that went with it}.
 
-        A merged row goes with its worker's next row that is not merged at that shard.
+        A merged row goes with its worker's next row that is not merged at that shard, but for those
+        that were not finite, with which nothing goes.
         """
         out: dict[tuple[int, int], list[int]] = {}
         if MERGED not in self.reasons:
@@ -182,9 +184,16 @@ class Schedule:
         following = np.full(self.rows, -1, dtype=np.int64)
         same = self.worker[by_worker[1:]] == self.worker[by_worker[:-1]]
         following[by_worker[:-1][same]] = by_worker[1:][same]
+        nowhere: set[tuple[int, int]] = set()
+        if NOT_FINITE in self.reasons:
+            chosen = self.drop_reason == self.reasons.index(NOT_FINITE)
+            rows, shards = self.drop_row[chosen].tolist(), self.drop_shard[chosen].tolist()
+            nowhere.update(zip(rows, shards, strict=True))
         went: dict[tuple[int, int], int] = {}
         for row, shard in reversed(pairs):
             after = int(following[row])
+            while (after, shard) in nowhere:
+                after = int(following[after])
             went[row, shard] = went.get((after, shard), after)
         for pair in pairs:
             out.setdefault((went[pair], pair[1]), []).append(pair[0])

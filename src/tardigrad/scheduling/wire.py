@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tardigrad.links import Gate, Link
+from tardigrad.links import UNSENT, Gate, Link
 from tardigrad.policies import Arrival
 from tardigrad.scheduling.recorder import Recorder
-
-UNSENT = "unsent"
-"""Averaged with others while it waited for a push that crosses, and lost when its worker left."""
 
 
 class Wire:

@@ -121,15 +121,19 @@ class GradientBuffers:
         if near and self._shared:
             self._near.add(shard)
 
-    def put(self, grad: Tensor) -> "SharedGradient":
-        """grad: not to be written to as long as a shard may have to be sent it (again)."""
-        if not self._near:
+    def put(self, grad: Tensor, takers: Collection[int] | None = None) -> "SharedGradient":
+        """grad: not to be written to as long as a shard may have to be sent it (again).
+
+        takers: the shards that will be sent it; None: all.
+        """
+        near = self._near if takers is None else self._near.intersection(takers)
+        if not near:
             return SharedGradient(grad, None, frozenset(), self._near)
         slot = self._slots.free()
         slot.write(grad)
-        for shard in self._near:
+        for shard in near:
             slot.claim(shard)
-        return SharedGradient(grad, slot, frozenset(self._near), self._near)
+        return SharedGradient(grad, slot, frozenset(near), self._near)
 
     def close(self) -> None:
         self._slots.close()

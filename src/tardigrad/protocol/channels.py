@@ -1,0 +1,53 @@
+"""The ends of the channels between a worker and a shard: what each knows of the other."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tardigrad.protocol.messages import FromWorker, PushHeader, Released
+
+
+@dataclass
+class WorkerChannel:
+    """What a shard knows of one worker."""
+
+    life: int = 0
+    number: int = -1
+    """The last message of this life."""
+    step: int = -1
+    """The last step that came, in any life,"""
+    last: PushHeader | None = None
+    """and its header."""
+    heard: int = -1
+    sequence: int = -1
+    """The last release."""
+    answered_from: int = 0
+    """Releases from here on were made after the last push."""
+    kept: list[Released] = field(default_factory=list)
+    """Those it may still compute at, or has not confirmed."""
+    waiting: bool = False
+    """Whether it is to get the version of the moment as soon as it has heard enough."""
+
+
+@dataclass
+class ShardChannel:
+    """What a worker knows of one shard."""
+
+    epoch: int
+    heard: int
+    confirmed: int
+    acked: int = -1
+    number: int = -1
+    unacked: list[FromWorker] = field(default_factory=list)
+    early: dict[int, tuple[Released, Any, float]] = field(default_factory=dict)
+    """Releases that came before their turn, by sequence, with payload and deviation."""
+    have: int = 0
+    """The version in the view. Policies go by what they are told of, which may not have come."""
+    have_epoch: int = 0
+    """Of the process that gave it."""
+    newest: int = 0
+    """The newest version it knows of."""
+
+    def pushes(self, row: int) -> bool:
+        """Whether this gradient is in a push that is not acknowledged."""
+        pushes = [m.body for m in self.unacked if isinstance(m.body, PushHeader)]
+        return any(row == push.row or row in push.merged for push in pushes)

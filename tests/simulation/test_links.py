@@ -1,0 +1,121 @@
+"""Links where processes die: what is held back is neither lost in silence nor applied twice."""
+
+import numpy as np
+import pytest
+import torch
+
+import tardigrad as tg
+from tardigrad.links.link import OnDrop
+from tardigrad.protocol.coordinator import MembershipChange
+from tardigrad.protocol.messages import Came, PushHeader, Released, Replaced
+from tardigrad.recording.merge import merge
+from tardigrad.recording.shard_logs import read_story
+from tardigrad.scheduling import Schedule
+from tests.simulation.faults import Fault
+from tests.simulation.scenarios import LINKS, Scenario, run, with_link
+from tests.simulation.simulated_cluster import SimulatedCluster
+
+KILLS = {
+    "worker": [Fault("kill", "version", 9, "worker"), Fault("kill", "version", 17, "worker")],
+    "between_pushes": [Fault("kill", "sends PushHeader", 20, "it")],
+    "shard": [Fault("kill", "version", 10, "shard 0"), Fault("kill", "version", 18, "shard 1")],
+    "driver": [Fault("kill", "version", 13, "driver")],
+}
+
+
+def run_well(scenario: Scenario) -> tuple[SimulatedCluster, Schedule]:
+    """`run` checks that the schedule is valid and replays to the same bits and losses."""
+    outcome = run(scenario)
+    assert not outcome.error, "\n".join([outcome.error, *outcome.story])
+    missed = len(scenario.faults) - sum(outcome.happened.values())
+    assert not missed, "\n".join([f"{missed} faults did not come about", *outcome.story])
+    cluster = outcome.cluster
+    disk = cluster.drivers[-1].disk
+    stories = [read_story(disk, shard) for shard in range(scenario.shards)]
+    return cluster, merge(stories, scenario.workers, cluster.setup.gated).schedule
+
+
+@pytest.mark.parametrize("kill", KILLS)
+@pytest.mark.parametrize("link", LINKS)
+def test_killed_processes_change_no_bit(link: str, kill: str) -> None:
+    """Cuts are made on the way, so that what workers hold back has to be found in them."""
+    scenario = Scenario(1, workers=3, updates=30, cut_every=4, faults=KILLS[kill])
+    _, schedule = run_well(with_link(scenario, link))
+    withheld = schedule.wire_sent == 0
+    assert withheld[schedule.wire_pull == 1].any()
+    assert withheld[schedule.wire_pull == 0].any() == LINKS[link].withholds_pushes
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        Scenario(2, faults=[Fault("kill", "sends PushHeader", 21, "it")]),
+        Scenario(2, workers=3, changes=[MembershipChange(5, remove=0)]),
+    ],
+    ids=["killed", "removed"],
+)
+def test_what_a_worker_had_not_sent_is_dropped_with_it(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LINKS, "rare", tg.Every(push=8))
+    _, schedule = run_well(with_link(scenario, "rare"))
+    unsent = schedule.drop_reason == schedule.reasons.index("unsent")
+    assert 1 <= unsent.sum() <= 7 * scenario.shards
+    assert len(set(schedule.worker[schedule.drop_row[unsent]].tolist())) == 1
+    assert not np.isin(schedule.drop_row[unsent], schedule.group_rows).any()
+
+
+@pytest.mark.parametrize("on_drop", ["reapply", "average"])
+def test_a_new_life_begins_with_a_push_and_with_parameters(
+    on_drop: OnDrop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever gates say: there is nothing to apply again, and nothing to compute at."""
+    monkeypatch.setitem(LINKS, "never", tg.BandwidthAware(1e9, 1e9, on_drop))
+    updates, faults = (30, KILLS["worker"]) if on_drop == "reapply" else (2, [])
+    scenario = Scenario(3, workers=2, updates=updates, faults=faults)
+    cluster, _ = run_well(with_link(scenario, "never"))
+    lives: set[tuple[int, int]] = set()
+    fresh: set[int] = set()
+    for entry in read_story(cluster.drivers[-1].disk, 0).entries:
+        match entry.event:
+            case Came(message) if isinstance(message.body, PushHeader):
+                life = (message.worker, message.life)
+                assert message.body.crosses == (life not in lives)
+                lives.add(life)
+            case Replaced(worker):
+                fresh.add(worker)
+        for released in entry.decided:
+            if isinstance(released, Released):
+                assert released.carries == (released.worker in fresh)
+                fresh.discard(released.worker)
+    assert len(lives) == 2 + len(faults)
+
+
+def one_worker(link: str) -> tuple[SimulatedCluster, Schedule]:
+    return run_well(with_link(Scenario(4, workers=1, updates=25), link))
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_one_worker_is_as_in_the_event_loop(link: str) -> None:
+    """Messages take time here and none there; with one worker the order is the same."""
+    cluster, schedule = one_worker(link)
+    setup = cluster.setup
+    simulated = tg.simulate(
+        setup.task, setup.rule, setup.policy, tg.Constant(1, 1.0), updates=setup.updates,
+        seed=setup.seed, shards=setup.shards, link=setup.link, engine="exact",
+    )  # fmt: skip
+    finals = cluster.drivers[-1].finals
+    assert finals is not None
+    assert torch.equal(torch.cat([final.theta for final in finals]), simulated.params)
+    for shard in range(setup.shards):
+        for pull in (0, 1):
+            real, told = (
+                (s.wire_shard == shard) & (s.wire_pull == pull)
+                for s in (schedule, simulated.schedule)
+            )
+            count = min(int(real.sum()), int(told.sum()))
+            assert count >= setup.updates
+            for name in ("wire_sent", "wire_deviation"):
+                here = getattr(schedule, name)[real][:count]
+                there = getattr(simulated.schedule, name)[told][:count]
+                assert np.array_equal(here, there, equal_nan=True)
