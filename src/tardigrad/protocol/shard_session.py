@@ -216,11 +216,10 @@ class ShardSession:
                 self._replaced_behind_gate(worker, self.channels[worker], now_s)
             case Completed(header):
                 channel = self.channels[header.worker]
-                read = header.read[self.shard]
                 if header.finite:  # else the new life begins at the same release, see `_pushed`
                     self._read_by_the_dead(header, channel)
                 self._pushed(header, channel, now_s)
-                self._forget_heard(channel, (read,))
+                self._forget_heard(channel, (header.read[self.shard],))
             case RowLost(header):
                 decided.append(Dropped(header.row, LOST))
             case Fenced(shard, epoch):
