@@ -20,7 +20,7 @@ from tardigrad.transport.buffers import (
 from tests.transport.transport_peers import Client, Echo, until
 
 
-def test_a_version_made_in_its_place_is_not_copied() -> None:
+def test_a_version_made_in_its_place_is_not_copied_and_any_other_is_copied_there() -> None:
     versions = VersionBuffers(torch.zeros(4), shared=True)
     assert versions.place() is None  # nobody is near
     versions.connect(0, near=True)
@@ -29,9 +29,9 @@ def test_a_version_made_in_its_place_is_not_copied() -> None:
     place.fill_(1.0)
     assert versions.keep(1, place) is place
     assert torch.equal(PayloadReader(0).look(versions.put(0, 1, place)), torch.ones(4))
-    unused = versions.place()
+    second = versions.place()
     kept = versions.keep(2, torch.full((4,), 2.0))
-    assert kept is not unused
+    assert kept is second
     assert torch.equal(PayloadReader(0).look(versions.put(0, 2, kept)), torch.full((4,), 2.0))
     assert torch.equal(place, torch.ones(4))
     assert versions.bytes_out == 32
