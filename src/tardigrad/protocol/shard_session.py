@@ -14,7 +14,7 @@ is the order of starts but for the time a message takes.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from enum import Enum
 
 from tardigrad.links import UNSENT
@@ -219,7 +219,8 @@ class ShardSession:
                 if header.finite:  # else the new life begins at the same release, see `_pushed`
                     self._read_by_the_dead(header, channel)
                 self._pushed(header, channel, now_s)
-                self._forget_heard(channel, (header.read[self.shard],))
+                # Later ones of its gradients may have to be completed too.
+                self._forget_heard(channel, range(header.read[self.shard], self.version + 1))
             case RowLost(header):
                 decided.append(Dropped(header.row, LOST))
             case Fenced(shard, epoch):
@@ -260,7 +261,7 @@ class ShardSession:
         if channel.waiting and channel.sequence - channel.heard < WINDOW:
             self._released(self.shard, message.worker, self.version, now_s)
 
-    def _forget_heard(self, channel: WorkerChannel, needed: tuple[int, ...]) -> None:
+    def _forget_heard(self, channel: WorkerChannel, needed: Container[int]) -> None:
         """Releases that were heard, but the last one and those of versions that are needed."""
         kept = []
         for released in channel.kept:
