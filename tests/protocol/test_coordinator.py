@@ -40,7 +40,8 @@ from tardigrad.protocol.calls import (
     Tell,
     WaitForDeaths,
 )
-from tardigrad.protocol.coordinator import Coordinator, MembershipChange, Patience, RunFailed
+from tardigrad.protocol.coordinator import Coordinator, MembershipChange
+from tardigrad.protocol.run_processes import Patience, RunFailed
 from tardigrad.protocol.shard_session import ShardSession
 
 SHARDS, WORKERS, UPDATES = 2, 2, 10

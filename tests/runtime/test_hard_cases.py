@@ -18,7 +18,7 @@ import tardigrad as tg
 from tardigrad import rules
 from tardigrad.policies import Policy, PullHalf, PushHalf
 from tardigrad.policies.machine import ShardCommand, WorkerCommand
-from tardigrad.protocol.coordinator import Patience, RunFailed
+from tardigrad.protocol.run_processes import Patience, RunFailed
 from tardigrad.recording.epochs import Deposed
 from tardigrad.recording.record import read_record
 from tardigrad.rules import Sgd

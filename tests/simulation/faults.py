@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tardigrad.protocol.coordinator import Coordinator, RunFailed
+from tardigrad.protocol.coordinator import Coordinator
+from tardigrad.protocol.run_processes import RunFailed
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.simulated_disk import FullDisk
 from tests.simulation.simulated_driver import SimulatedDriver

@@ -25,7 +25,8 @@ from tardigrad.protocol.calls import (
     WaitForDeaths,
     WorkerCall,
 )
-from tardigrad.protocol.coordinator import Coordinator, RunFailed
+from tardigrad.protocol.coordinator import Coordinator
+from tardigrad.protocol.run_processes import RunFailed
 from tardigrad.recording.cuts import finish_cut, next_cut
 from tardigrad.recording.epochs import FINISH, Deposed, Epochs, RunFinished
 from tardigrad.recording.recovery import RecoveredRun

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tardigrad.protocol.coordinator import MembershipChange, RunFailed
+from tardigrad.protocol.coordinator import MembershipChange
+from tardigrad.protocol.run_processes import RunFailed
 from tests.simulation.checks import check
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.scenarios import Scenario, live, make_cluster, make_coordinator, run

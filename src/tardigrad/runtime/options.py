@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.checks import count, one_of, require
-from tardigrad.protocol.coordinator import MembershipChange, Patience
+from tardigrad.protocol.coordinator import MembershipChange
+from tardigrad.protocol.run_processes import Patience
 from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.faults import Fault
 

@@ -1,0 +1,310 @@
+"""Beginning a run's processes, and replacing those that die.
+
+A shard is replaced in this order, which is what makes a process that was only thought dead
+harmless: the others are told to accept no more views of it (`FenceShard`), its log is read, the new
+process's log says how much of that counts, the others are told from where it goes on, and then the
+workers are. A worker that has heard what does not count begins another life. Only then does the new
+process hear workers (`OpenShard`): should it be replaced before all know where it began, then the
+next one begins at the same place, and nobody misses what was between.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tardigrad.protocol.calls import (
+    Ask,
+    BeginWork,
+    CompleteRow,
+    Dead,
+    EndProcess,
+    FenceShard,
+    HoldReleases,
+    LeaveWorker,
+    MakeShards,
+    MakeWorkers,
+    MeetShard,
+    OpenShard,
+    Process,
+    Recover,
+    ReinstateShard,
+    ReplaceWorker,
+    ShardCall,
+    TakeEpoch,
+    Tell,
+    WaitForDeaths,
+)
+from tardigrad.protocol.channels import ChannelEnd
+from tardigrad.protocol.messages import NO_ROW, PushHeader
+from tardigrad.protocol.run_processes import RunFailed, RunProcesses, Steps, Unreachable
+from tardigrad.protocol.shard_session import ShardSession
+from tardigrad.protocol.worker_session import WorkerStart
+
+
+class HalfPushedRow(Protocol):
+    """A gradient that some shards have and others have not."""
+
+    @property
+    def push(self) -> PushHeader: ...
+    @property
+    def missing(self) -> tuple[int, ...]: ...
+
+
+class RecoveredShards(Protocol):
+    """What the logs tell, as far as decisions need it."""
+
+    @property
+    def sessions(self) -> Sequence[ShardSession]: ...
+    @property
+    def lost(self) -> Sequence[int]:
+        """Entries at each log's end that the other logs do not explain."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether there are any logs."""
+
+    def halves(self, worker: int) -> Sequence[HalfPushedRow]: ...
+    def part(self, half: HalfPushedRow, shard: int) -> Any:
+        """A shard's slice of a gradient that it has not."""
+
+    def changes_made(self) -> tuple[int, set[int]]:
+        """How many workers have joined, and who has left."""
+
+
+@dataclass
+class Replacing(RunProcesses):
+    recoveries: list[str] = field(default_factory=list, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._working: set[int] = set()
+        """Workers that were told to begin."""
+        self._holding = False
+        self._evaluated = -1
+        self._snapshots: dict[int, dict[int, Any]] = {}
+
+    @abstractmethod
+    def _take_up(self, recovered: RecoveredShards) -> None:
+        """Learn from the logs what is still to be done."""
+
+    def _begin(self) -> Steps[None]:
+        while True:
+            epoch = yield TakeEpoch("begin")
+            recovered: RecoveredShards = yield Recover()
+            if any(recovered.lost):
+                yield Tell(
+                    f"the logs' ends do not fit together: a machine has lost some, or another "
+                    f"driver's shards still write. {sum(recovered.lost)} entries that the others "
+                    "do not explain are void, and are done again"
+                )
+            try:
+                yield from self._begin_from(recovered, epoch)
+                return
+            except Unreachable:
+                yield from self._tell_deaths()
+                yield from self._end_all()
+
+    def _end_all(self) -> Steps[None]:
+        for process in {*self._everyone(), *self._dead}:
+            yield EndProcess(process)
+        self._dead.clear()
+        self._made_again.clear()
+        self._holding = False
+
+    def _begin_from(self, recovered: RecoveredShards, epoch: int) -> Steps[None]:
+        sessions = recovered.sessions
+        members = sorted(sessions[0].channels)
+        self._take_up(recovered)
+        self._epochs = dict.fromkeys(range(self.shards), epoch)
+        self._lives = {}
+        self._working.clear()
+        begins = [ReinstateShard(s, epoch, *_begin_of(sessions[s])) for s in range(self.shards)]
+        self._evaluated = min(self._evaluated, *(session.version for session in sessions))
+        self._snapshots.clear()
+        yield from self._all(MakeShards(self._epochs, recovered, held=False))
+        yield from self._tell_shards(lambda s: begins)
+        yield from self._tell_shards(lambda s: [OpenShard()])
+        # Another driver may have told some shards of a life, and not all.
+        self._lives = {
+            worker: 1 + max(session.lives[worker] for session in sessions) if recovered.begun else 0
+            for worker in members
+        }
+        yield from self._all(MakeWorkers(members, self.patience.replace_s))
+        if recovered.begun:
+            ends = {}
+            for worker in members:
+                ends[worker] = yield from self._announce(worker)
+            for worker in members:
+                yield from self._set_to_work(worker, ends[worker], recovered)
+        else:
+            heard, epochs = (0,) * self.shards, (epoch,) * self.shards
+            for worker in members:
+                yield from self._let_begin(WorkerStart(worker, 0, 0, worker, heard, epochs))
+
+    def _announce(self, worker: int) -> Steps[list[ChannelEnd]]:
+        """Tell the shards of a worker's new life."""
+        call = ReplaceWorker(worker, self._lives[worker])
+        ends: list[ChannelEnd] = yield from self._tell_shards(lambda s: [call])
+        return ends
+
+    def _set_to_work(
+        self, worker: int, ends: list[ChannelEnd], recovered: RecoveredShards | None = None
+    ) -> Steps[None]:
+        """Let a worker go on in a dead one's place, once all shards have what some have got."""
+        if len({end.step for end in ends}) > 1:
+            if recovered is None:
+                recovered = yield Recover()
+            for half in recovered.halves(worker):
+                for shard in half.missing:
+                    call = CompleteRow(half.push, recovered.part(half, shard))
+                    yield from self._ask([(Process("shard", shard), call)])
+            ends = yield from self._announce(worker)
+        life, step = self._lives[worker], ends[0].step + 1
+        row = worker if step == 0 and worker < self.workers else NO_ROW
+        heard = tuple(end.heard for end in ends)
+        if row != NO_ROW:
+            heard = tuple(max(0, sequence) for sequence in heard)
+        epochs = tuple(self._epochs[shard] for shard in range(self.shards))
+        yield from self._let_begin(WorkerStart(worker, life, step, row, heard, epochs))
+
+    def _let_begin(self, start: WorkerStart) -> Steps[None]:
+        yield from self._ask([(Process("worker", start.worker), BeginWork(start))])
+        self._working.add(start.worker)
+
+    def _mend(self) -> Steps[None]:
+        """Bring back the dead, shards first, because workers need all of them."""
+        yield from self._tell_deaths()
+        yield from self._revive_shards()
+        for process in [p for p in self._dead if p.kind == "worker"]:
+            if process.number in self._lives:
+                yield EndProcess(process)  # it may only have been out of reach
+                yield from self._replace_worker(process.number)
+                self.recoveries.append(str(process))
+            self._no_longer_dead(process)
+
+    def _revive_shards(self) -> Steps[None]:
+        while dead := sorted(p.number for p in self._dead if p.kind == "shard"):
+            for shard in dead:
+                yield EndProcess(Process("shard", shard))
+            epochs = {}
+            for shard in dead:
+                epochs[shard] = yield TakeEpoch("replace")
+            alive = [s for s in range(self.shards) if s not in dead]
+            fences = [FenceShard(shard, epoch) for shard, epoch in epochs.items()]
+            yield from self._fence(fences, alive)
+            recovered: RecoveredShards = yield Recover()
+            if any(recovered.lost[shard] for shard in alive) or any(
+                recovered.sessions[shard].version < self._evaluated for shard in dead
+            ):
+                yield from self._begin_again()
+            yield from self._put_in_place(dead, epochs, recovered)
+
+    def _fence(self, fences: Sequence[FenceShard], alive: Sequence[int]) -> Steps[None]:
+        yield from self._tell_shards(lambda s: fences, alive)
+
+    def _put_in_place(
+        self, dead: Sequence[int], epochs: dict[int, int], recovered: RecoveredShards
+    ) -> Steps[None]:
+        self._epochs |= epochs
+        for parts in self._snapshots.values():  # its new process tells all again
+            for shard in dead:
+                parts.pop(shard, None)
+        yield from self._all(MakeShards(epochs, recovered, self._holding))
+        calls = [
+            ReinstateShard(shard, epoch, *_begin_of(recovered.sessions[shard]))
+            for shard, epoch in epochs.items()
+        ]
+        yield from self._tell_shards(lambda s: calls)
+        for shard in dead:
+            yield from self._introduce(shard, recovered.sessions[shard].beginning(epochs[shard]))
+        yield from self._tell_shards(lambda s: [OpenShard()], dead)
+        for shard in dead:
+            self._no_longer_dead(Process("shard", shard))
+            self.recoveries.append(f"shard {shard}")
+
+    def _introduce(self, shard: int, began: dict[int, Any]) -> Steps[None]:
+        """Tell the workers of a shard's new process. Those that cannot go on begin another life."""
+        calls = [
+            (Process("worker", worker), MeetShard(shard, began[worker]))
+            for worker in self._lives
+            if worker in began and Process("worker", worker) not in self._dead
+        ]
+        outcomes = yield Ask(calls, self.patience.answer_s)
+        for (process, _), outcome in zip(calls, outcomes, strict=True):
+            if isinstance(outcome, Dead):
+                self._mourn([outcome])
+            elif not outcome.value:
+                why = f"it had heard of what shard {shard} did not live to log"
+                self._mourn([Dead(process, why)])
+
+    def _begin_again(self) -> Steps[None]:
+        """What a shard had released was lost with its log's end, and others went on from there; or
+        it was evaluated, and has to be again, of which the others hold no numbers any more."""
+        yield Tell(
+            "the end of a log was lost with a machine, and had consequences: all shards begin "
+            "again from what the logs explain (a synced log does not lose its end)"
+        )
+        yield from self._end_all()
+        yield from self._begin()
+        raise Unreachable  # nothing of what was being done is left to do
+
+    def _replace_worker(self, worker: int) -> Steps[None]:
+        self._lives[worker] += 1
+        self._working.discard(worker)
+        self._made_again.add(Process("worker", worker))
+        (outcome,) = yield MakeWorkers([worker], self.patience.replace_s)
+        if isinstance(outcome, Dead):
+            yield from self._give_up(worker, outcome.why)
+            return
+        ends = yield from self._announce(worker)
+        yield from self._set_to_work(worker, ends)
+
+    def _give_up(self, worker: int, why: str) -> Steps[None]:
+        """There is no room for a replacement: the worker has left, and what it had pushed to some
+        shards only is dropped at the others, and counted."""
+        if len(self._lives) == 1:
+            raise RunFailed(
+                f"worker {worker}, the last one, died and cannot be replaced ({why}): add nodes "
+                "and resume the run"
+            )
+        yield Tell(f"worker {worker} cannot be replaced ({why}): the run goes on without it")
+        yield from self._announce(worker)  # so that nothing of it comes any more
+        recovered: RecoveredShards = yield Recover()
+        lost: list[list[PushHeader]] = [[] for _ in range(self.shards)]
+        for half in recovered.halves(worker):
+            for shard in half.missing:
+                lost[shard].append(half.push)
+        yield from self._all_at_once(lambda s: LeaveWorker(worker, tuple(lost[s])))
+        self._gone(worker)
+        yield from self._go_on()
+
+    def _gone(self, worker: int) -> None:
+        del self._lives[worker]
+        self._no_longer_dead(Process("worker", worker))
+
+    def _all_at_once(self, call: Callable[[int], ShardCall]) -> Steps[None]:
+        """The same event at every shard, with no release in between: nobody sees it half done. A
+        shard that dies meanwhile is brought back, and all are told again what they may know.
+
+        The caller takes note that all know it, and then lets releases go on: whoever dies of those
+        that are told so, it has happened."""
+        self._holding = True
+        while self._holding:
+            try:
+                yield from self._revive_shards()
+                yield from self._tell_shards(lambda s: [HoldReleases(True)])
+                yield from self._tell_shards(lambda s: [call(s)])
+                self._holding = False
+            except Unreachable:
+                if not self._holding:
+                    raise
+                self._mourn((yield WaitForDeaths(self.patience.poll_s / 10)))
+                yield from self._tell_deaths()
+
+    def _go_on(self) -> Steps[None]:
+        yield from self._tell_shards(lambda s: [HoldReleases(False)])
+
+
+def _begin_of(session: ShardSession) -> tuple[int, int]:
+    return session.version, session.rows_given
