@@ -124,6 +124,18 @@ def test_completed_pushes_pin_no_versions() -> None:
     assert sum(session.readers.values()) <= 3 + 1  # of the other worker
 
 
+def test_what_later_completed_pushes_were_computed_at_is_kept() -> None:
+    """Of two gradients that only other shards have, the second was computed at a newer version."""
+    session = session_of(tg.Every(push=1000, pull=1))
+    tell(session, push_of(0))
+    tell(session, push_of(1, crosses=False))
+    session.handle(Replaced(0, 1), 0.0)
+    session.handle(Completed(push_of(2)), 0.0)
+    assert 1 in session.readers
+    session.handle(Completed(push_of(3, read=1)), 0.0)
+    assert session.version == 3
+
+
 def test_a_completed_push_that_is_not_finite_leaves_something_to_hear() -> None:
     session = session_of(RARE)
     tell(session, push_of(0))
