@@ -105,7 +105,7 @@ def test_what_another_process_of_a_shard_or_for_another_life_says_is_not_heard()
     for epoch, life in ((EPOCH - 1, 0), (EPOCH + 1, 0), (EPOCH, 1)):
         out = tells(session, 0, [(1, 1)], acked=0, epoch=epoch, life=life)
         assert discarded(out) == ["shard 0, 1"]
-    assert session.unacknowledged(0) == 0
+    assert session.awaits(0) == (0, 0)
 
 
 def test_without_a_row_shard_0_is_asked_once_and_the_row_is_waited_for() -> None:

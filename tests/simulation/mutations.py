@@ -240,6 +240,16 @@ def _only_drop_unsent(
     self._drop_unsent(worker)
 
 
+def _releases_are_not_asked_for() -> AbstractContextManager[Any]:
+    """A worker says again what is not acknowledged, and nothing else."""
+    awaits = WorkerSession.awaits
+
+    def unacknowledged(self: WorkerSession, shard: int) -> tuple[int, int] | None:
+        return None if self.status.quiet else awaits(self, shard)
+
+    return patch.object(WorkerSession, "awaits", unacknowledged)
+
+
 def _membership_stays_half_told() -> AbstractContextManager[Any]:
     return patch.object(RecoveredRun, "_complete_membership", lambda self: None)
 
@@ -261,6 +271,7 @@ MUTATIONS: dict[str, Mutation] = {
     "introduction before a new shard hears workers": _open_at_once,
     "rows: only those in shard 0's log": _rows_are_not_checked,
     "resending": lambda: patch.object(WorkerSession, "again", lambda self, shard: []),
+    "resending: asking for releases": _releases_are_not_asked_for,
     "releases in order": _releases_overtake,
     "releases again for a new life": _nothing_is_said_twice_to_a_new_life,
     "window of releases": lambda: patch.object(shard_session, "WINDOW", 10**9),

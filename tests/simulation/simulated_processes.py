@@ -23,6 +23,7 @@ from tardigrad.protocol.calls import (
     WorkerCall,
 )
 from tardigrad.protocol.messages import FromShard, FromWorker, Hello, PushHeader, TimerSet
+from tardigrad.protocol.resending import CHECK_S, Resending
 from tardigrad.protocol.worker_session import Compute, Forget, Send, WorkerOutput, WorkerTimer
 from tardigrad.recording.gradients import RowPart
 from tardigrad.runtime.shard_process import LifeEnded, ShardOut, ShardProcess
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from tests.simulation.simulated_cluster import SimulatedCluster
     from tests.simulation.simulated_driver import SimulatedDriver
 
-RESEND_S = 1.0
 VERSIONS_A_WORKER = 5
 """That it may compute at: releases on their way, the one it has and the one it computes at."""
 
@@ -215,12 +215,13 @@ class SimulatedWorker(SimulatedProcess):
         self._carry_out(self.process.session.begin(self.now_s))
         for shard in range(self.cluster.setup.shards):
             self._say_again(shard)
-        self.at(RESEND_S, self._resend)
+        self.resending = Resending(self.process.session, self.cluster.setup.shards)
+        self.at(CHECK_S, self._resend)
 
     def _resend(self) -> None:
-        for shard in range(self.cluster.setup.shards):
+        for shard in self.resending.due(self.now_s):
             self._say_again(shard)
-        self.at(RESEND_S, self._resend)
+        self.at(CHECK_S, self._resend)
 
     def _say_again(self, shard: int) -> None:
         assert self.process is not None
@@ -229,6 +230,7 @@ class SimulatedWorker(SimulatedProcess):
 
     def hear(self, message: FromShard, payloads: Sequence[Any]) -> None:
         if self.process is not None:
+            self.resending.heard(message.shard)
             self._carry_out(self.process.session.hear(message, payloads, self.now_s))
 
     def _carry_out(self, out: Sequence[WorkerOutput]) -> None:

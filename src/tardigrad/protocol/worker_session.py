@@ -270,10 +270,16 @@ class WorkerSession:
         unsaid = any(channel.unacked for channel in self._channels)
         return WorkerStatus(not self._computing and not unsaid, self.control.step)
 
-    def unacknowledged(self, shard: int) -> int | None:
-        """The number of the first message that this shard has not acknowledged, if there is one."""
-        unacked = self._channels[shard].unacked
-        return unacked[0].number if unacked else None
+    def awaits(self, shard: int) -> tuple[int, int] | None:
+        """What is awaited of this shard, to be compared: the first message that it has not
+        acknowledged, and the last release that was heard. None: nothing, because a gradient is
+        being computed, or no other will be."""
+        channel = self._channels[shard]
+        if channel.unacked:
+            return channel.unacked[0].number, channel.heard
+        if self._computing or self._stopped:
+            return None
+        return channel.number + 1, channel.heard
 
     # What follows.
 

@@ -217,7 +217,9 @@ class ShardProcess:
                 self._handle_for_good(Reinstated(*call), now_s)
             case OpenShard():
                 self._open, rung, self._rung = True, self._rung, []
-                return None, [out for token in rung for out in self._handle(Rang(token), now_s)]
+                rang = [out for token in rung for out in self._handle(Rang(token), now_s)]
+                # Workers have come in before it was open, and their questions were not heard.
+                return None, [*rang, *(self._answer(w) for w in session.channels)]
             case HoldReleases(held):
                 self._held = held
                 return None, [] if held else [self._answer(w) for w in session.channels]

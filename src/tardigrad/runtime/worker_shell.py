@@ -9,7 +9,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +24,7 @@ from tardigrad.protocol.calls import (
     WorkerCall,
 )
 from tardigrad.protocol.messages import FromWorker, Hello, PushHeader
+from tardigrad.protocol.resending import CHECK_S, Resending
 from tardigrad.protocol.worker_session import (
     Compute,
     Discard,
@@ -41,10 +41,6 @@ from tardigrad.runtime.timers import Timers
 from tardigrad.runtime.worker_process import ComputedGradient, WorkerProcess
 from tardigrad.transport.buffers import GradientBuffers, PayloadReader, SharedGradient, SlotOrArray
 
-RESEND_S = (2.0, 30.0)
-"""What a shard has not acknowledged is said again after so long, at most so seldom. A connection
-loses nothing, but a shard ignores what it cannot take yet."""
-
 
 class LiveWorker(NamedTuple):
     """How a worker stands. `quiet`: it computes nothing, and every shard has all it said."""
@@ -54,16 +50,6 @@ class LiveWorker(NamedTuple):
     steps: int
     busy_s: float
     late_steps: int
-
-
-@dataclass
-class _Unheard:
-    """What a shard has not acknowledged: the first such message, since when, and when to say it
-    again."""
-
-    number: int | None = None
-    since_s: float = 0.0
-    wait_s: float = RESEND_S[0]
 
 
 class WorkerShell:
@@ -81,7 +67,6 @@ class WorkerShell:
         self._buffers = GradientBuffers(len(theta), theta.dtype, shards, setup.shared_memory)
         self._reader = PayloadReader(worker)
         self._links: list[ShardLink] = []
-        self._unheard = [_Unheard() for _ in range(shards)]
         self._shared: dict[int, SharedGradient] = {}
         self._work: queue.SimpleQueue[Compute | None] = queue.SimpleQueue()
         self._timers = Timers(self._rang)
@@ -156,6 +141,7 @@ class WorkerShell:
         process = WorkerProcess(self.setup.run, start, self._reader.copy)
         self._links = [self._link(shard, shards[shard]) for shard in range(self.setup.run.shards)]
         self._process = process
+        self._resending = Resending(process.session, self.setup.run.shards)
         for link in self._links:
             link.start()
         for do in (self._compute, self._resend):
@@ -200,28 +186,18 @@ class WorkerShell:
                 return
             if not all(payload is None or self._reader.there(payload) for payload in payloads):
                 return  # its shard has died meanwhile
-            self._unheard[shard].wait_s = RESEND_S[0]
+            self._resending.heard(shard)
             self._guarded(
                 lambda: self._carry_out(process.session.hear(message, payloads, self._clock()))
             )
 
     def _resend(self) -> None:
-        """Say again what a shard has not acknowledged for a while."""
-        assert self._process is not None
-        session = self._process.session
-        while not self._closed.wait(RESEND_S[0] / 4):
+        while not self._closed.wait(CHECK_S):
             with self._lock:
                 if not self._going_on:
                     return
-                now_s = time.monotonic()
-                for shard, unheard in enumerate(self._unheard):
-                    number = session.unacknowledged(shard)
-                    if number is None or number != unheard.number:
-                        self._unheard[shard] = _Unheard(number, now_s)
-                    elif now_s - unheard.since_s >= unheard.wait_s:
-                        unheard.since_s = now_s
-                        unheard.wait_s = min(2 * unheard.wait_s, RESEND_S[1])
-                        self._say_again(shard, self._links[shard])
+                for shard in self._resending.due(time.monotonic()):
+                    self._say_again(shard, self._links[shard])
 
     def _say_again(self, shard: int, link: ShardLink) -> None:
         with self._lock:
