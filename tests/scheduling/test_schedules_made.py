@@ -1,5 +1,6 @@
 """Schedules by hand: what each policy must make of an order that fits on paper."""
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,14 @@ def test_another_worker_changes_nobody_elses_times(heterogeneous: bool) -> None:
         common = min(int(np.isfinite(end).sum()) for end in ends)
         assert common > 20
         assert np.array_equal(ends[0][:common], ends[1][:common])
+
+
+def test_a_finished_loop_leaves_no_cycles_behind() -> None:
+    """Those of 100,000 workers would be half a million objects."""
+    gc.collect()
+    gc.disable()
+    try:
+        tg.schedule(tg.Async(), tg.Gamma(workers=500), updates=1000, bulk=False)
+        assert gc.collect() < 500
+    finally:
+        gc.enable()

@@ -81,8 +81,12 @@ class ControlLoop:
                 self.source.put(absence.returns_s, ARRIVAL, self._join, absence.worker)
 
     def run(self) -> None:
+        """To the end, and let go of shards and workers, which hold on to this loop as it does to
+        them: else those of a large cluster stay in memory until somebody collects cycles."""
         for _ in self.steps():
             pass
+        self.shards.clear()
+        self.workers.clear()
 
     def steps(self) -> Iterator[None]:
         """Run, pausing after each thing that happens, of which a shard's update is at most one."""
