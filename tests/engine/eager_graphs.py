@@ -82,7 +82,7 @@ def _replaying(run: Callable[[], None]) -> Any:
     return SimpleNamespace(replay=run)
 
 
-def _captured(self: CudaGraphs, count: int, parity: int) -> Any:
+def captured(self: CudaGraphs, count: int, parity: int) -> Any:
     return _replaying(lambda: self._step(count, parity))
 
 
@@ -104,6 +104,6 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_graphs, "fetch_samples", fetch_samples)
     monkeypatch.setattr(cuda_graphs, "side_by_side", _in_turn)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
-    monkeypatch.setattr(cuda_gradients, "_compiled", {})
-    monkeypatch.setattr(CudaGraphs, "_captured", _captured)
+    monkeypatch.setattr(cuda_gradients, "compiled_by_task", {})
+    monkeypatch.setattr(CudaGraphs, "captured", captured)
     monkeypatch.setattr(CudaSingle, "prepare", _prepare)

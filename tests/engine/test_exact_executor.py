@@ -134,15 +134,15 @@ def test_no_more_versions_live_than_workers_and_one(policy: Any) -> None:
     most = 0
     while execution.position < made.groups:
         execution.advance()
-        most = max(most, execution._versions.held)
+        most = max(most, execution.versions.held)
         # Between two shards' updates, version 0 not yet read by all: a resumed run frees as much.
         if execution.position in (3, 101):
             saved = execution.tensors(), execution.facts()
             execution = Exact(job)
             execution.restore(*saved)
     assert 0 < most <= (workers + 1) * shards
-    assert execution._versions.held == 0
-    assert not execution._computed
+    assert execution.versions.held == 0
+    assert not execution.computed
 
 
 def test_dana_forgets_a_worker_that_leaves() -> None:

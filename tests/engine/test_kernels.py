@@ -63,7 +63,7 @@ class Both:
         """θ, state, own rows and views as the kernel holds them, copied from the shard."""
         shard = self.shard
         states = [t.clone() for t in named(shard.state, "").values() if t.numel()]
-        rows = [list(named(shard._own(i), "").values()) for i in range(WORKERS)]
+        rows = [list(named(shard.own_of(i), "").values()) for i in range(WORKERS)]
         owns = [torch.stack(column) for column in zip(*rows, strict=True)]
         return shard.theta.clone(), states, owns, torch.stack(self.views)
 

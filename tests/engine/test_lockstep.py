@@ -227,7 +227,7 @@ def test_only_what_may_be_asked_for_is_kept() -> None:
         patch.setattr(sys.modules["tardigrad.engine.execute"], "Lockstep", Watched)
         tg.simulate(task, RULE, cluster=tg.Gamma(workers=4), updates=200, shards=3, link=link)
     assert most <= 4 * (1 + 3)
-    assert not made[0]._flight
+    assert not made[0].in_flight
 
 
 RESTLESS = {
@@ -262,7 +262,7 @@ def test_workers_may_leave_whenever_they_like(case: str, shards: int, link: Link
     assert run.schedule.updates == 80
     assert torch.equal(run.params, tg.execute(run.schedule, layered(), RULE).params)
     # Nothing is kept for messages that nobody takes: what flies at the end has been sent of late.
-    assert min((version for _, version in made[0]._flight), default=80) > 40
+    assert min((version for _, version in made[0].in_flight), default=80) > 40
 
 
 def test_per_tensor_links_send_what_deviates_more_often() -> None:

@@ -120,16 +120,16 @@ def test_fed_the_same_gradients_the_updates_have_the_same_bits() -> None:
     draw = torch.Generator().manual_seed(0)
 
     def computed(graphs: CudaGraphs, grads: torch.Tensor) -> None:
-        rows = graphs._grads.view(graphs._grads.shape[0], -1, graphs._stacking.stride)
+        rows = graphs.grads.view(graphs.grads.shape[0], -1, graphs.stacking.stride)
         rows[: len(grads), :, : of.layout.size] = grads[:, None]
 
-    for b in range(stacked._batches.count):
-        begin, end = stacked._batches.window[b : b + 2]
-        grads = torch.randn(2 * stacked._stage, of.layout.size, generator=draw)
+    for b in range(stacked.batches.count):
+        begin, end = stacked.batches.window[b : b + 2]
+        grads = torch.randn(2 * stacked.stage, of.layout.size, generator=draw)
         for graphs in (stacked, *singles):
             computed(graphs, grads)
-            graphs._apply(begin, end)
-            graphs._finish()
+            graphs.apply_window(begin, end)
+            graphs.finish_batch()
     for i, single in enumerate(singles):
         assert torch.equal(stacked.numbers_of(i).theta, single.numbers_of(0).theta)
     assert not torch.equal(stacked.numbers_of(0).theta, stacked.numbers_of(2).theta)

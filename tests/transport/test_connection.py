@@ -156,33 +156,27 @@ def test_arrays_that_wait_are_kept_alive_and_let_go_when_sent() -> None:
     peer.close()
 
 
-class Meddler:
+class Meddler(threading.Condition):
     """A lock after whose release, in the thread that sends the rest, more is sent at once."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection, self._lock = connection, connection._state
+    def __init__(self) -> None:
+        super().__init__(threading.Lock())
         self.more = [1]
-        self.wait, self.notify, self.notify_all = (
-            self._lock.wait,
-            self._lock.notify,
-            self._lock.notify_all,
-        )
+        self.sender: Connection | None = None
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    def __exit__(self, *of: Any) -> None:
+        super().__exit__(*of)
         here = threading.current_thread() is threading.main_thread()
-        if not here and not self._connection._backlog and self.more:
-            self._connection.send([self.more.pop()], [np.zeros(500_000, np.int8)])
+        if not here and self.sender is not None and not self.sender.behind and self.more:
+            self.sender.send([self.more.pop()], [np.zeros(500_000, np.int8)])
 
 
 def test_two_threads_never_send_the_same_rest() -> None:
     """What could not be sent at once is just gone as more comes that cannot be sent at once."""
-    sender, other = pair()
+    ours, other = socket.socketpair()
+    lock = Meddler()
+    sender = lock.sender = Connection(ours, DEFAULT_LIMITS, "the other end", lock=lock)
     reader = Connection(other, DEFAULT_LIMITS, "the sender")
-    sender._state = Meddler(sender)  # type: ignore[assignment]
     came: list[int] = []
 
     def hear(_: Connection, header: list[Any], arrays: list[Any]) -> None:
@@ -268,7 +262,7 @@ def test_a_dead_link_is_noticed_without_a_word_from_it(echo: Echo) -> None:
     client = Client(echo.address)
     until(lambda: echo.opened)
     for connection in (echo.opened[0][0], client.connection):
-        peer = connection._socket
+        peer = connection.peer
         assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000

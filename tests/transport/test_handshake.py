@@ -190,7 +190,7 @@ def test_garbage_is_not_heard(echo: Echo, guest: Client, name: str) -> None:
 
 def test_2_gb_from_a_peer_that_is_in_end_its_connection_alone(echo: Echo, guest: Client) -> None:
     bad = Client(echo.address)
-    bad.connection._socket.sendall(PREFIX.pack(MARK, 26, 2**31) + b'[[],[["<f4",[536870912]]]]')
+    bad.connection.peer.sendall(PREFIX.pack(MARK, 26, 2**31) + b'[[],[["<f4",[536870912]]]]')
     until(lambda: echo.closed)
     assert "2147483648 bytes of arrays: at most 1073741824 may come" in echo.closed[0][1]
     until(lambda: bad.reasons)
@@ -237,7 +237,7 @@ def test_who_is_dropped_in_a_crowd_tries_again() -> None:
     """The first time, the listener lets go of it before it has proven anything."""
     echo = Echo()
     taken = 0
-    meet = echo.listener._meet
+    meet = echo.listener.meet
 
     def drop_the_first(peer: socket.socket, name: str) -> None:
         nonlocal taken
@@ -246,7 +246,7 @@ def test_who_is_dropped_in_a_crowd_tries_again() -> None:
             raise ConnectionAbortedError
         meet(peer, name)
 
-    echo.listener._meet = drop_the_first  # type: ignore[method-assign]
+    echo.listener.meet = drop_the_first  # type: ignore[method-assign]
     client = Client(echo.address)
     assert taken == 3
     echo.listener.close()

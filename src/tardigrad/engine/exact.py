@@ -43,9 +43,9 @@ class Exact(ShardedExecution):
     def __init__(self, job: Job) -> None:
         self._begin(job, job.schedule)
         self._uses = self._uses_by(job.schedule.groups)
-        self._versions = Versions(job.schedule, np.nonzero(self._uses)[0])
+        self.versions = Versions(job.schedule, np.nonzero(self._uses)[0])
         for s, shard in enumerate(self.shards):
-            self._versions.put(s, 0, shard.sent)
+            self.versions.put(s, 0, shard.sent)
 
     def _begin(self, job: Job, rows: Schedule | Recorder) -> None:
         super().__init__(job)
@@ -55,7 +55,7 @@ class Exact(ShardedExecution):
             for theta, layout in job.parts()
         ]
         self._merged = job.merged
-        self._computed: dict[int, _Computed] = {}
+        self.computed: dict[int, _Computed] = {}
 
     def _advance(self, until: int) -> None:
         self.advance()
@@ -67,12 +67,12 @@ class Exact(ShardedExecution):
         at = int(schedule.group_shard[group])
         rows = schedule.group(group).tolist()
         self._apply(at, rows, float(schedule.group_scale[group]))
-        self._versions.put(at, self.shards[at].version, self.shards[at].sent)
+        self.versions.put(at, self.shards[at].version, self.shards[at].sent)
         for row in rows:
             for used in (*self._merged.get((row, at), ()), row):
                 self._uses[used] -= 1
                 if not self._uses[used]:
-                    del self._computed[used]
+                    del self.computed[used]
         self.position += 1
 
     def _apply(self, at: int, rows: Sequence[int], scale: float) -> None:
@@ -93,7 +93,7 @@ class Exact(ShardedExecution):
         shard.apply(arrived, scale)
 
     def _gradient(self, row: int) -> _Computed:
-        computed = self._computed.get(row)
+        computed = self.computed.get(row)
         if computed is None:
             worker, view = int(self._rows.worker[row]), self._view(row)
             loss, grad, buffers = self.task.gradient(view, self._turn(row))
@@ -105,7 +105,7 @@ class Exact(ShardedExecution):
             if wrong is not None:
                 raise Diverged(self.updates, worker, wrong, "a gradient")
             computed = _Computed(grad, view, value, buffers)
-            self._computed[row] = computed
+            self.computed[row] = computed
         return computed
 
     def _turn(self, row: int) -> Turn:
@@ -113,7 +113,7 @@ class Exact(ShardedExecution):
 
     def _view(self, row: int) -> Tensor:
         """What the row's gradient is computed at; asked once per row."""
-        return self._versions.view(self.schedule.read[row].tolist())
+        return self.versions.view(self.schedule.read[row].tolist())
 
     def _measure(self, rows: Sequence[int]) -> None:
         """Of gradients that shard 0 is about to apply."""
@@ -121,12 +121,12 @@ class Exact(ShardedExecution):
         for row in rows:
             if "gap" in measures:
                 part = self.sharding.slice(0)
-                distance = self.shards[0].theta - self._computed[row].view[part]
+                distance = self.shards[0].theta - self.computed[row].view[part]
                 norm = float(torch.linalg.vector_norm(distance))
                 self.history.gap.append(norm / math.sqrt(len(distance)))
             if "b_staleness" in measures:
                 now = self.task.gradient(self.params, self._turn(row))
-                change = self._computed[row].grad - self.rule.prepare(now.grad)
+                change = self.computed[row].grad - self.rule.prepare(now.grad)
                 self.history.b_staleness.append(float(torch.linalg.vector_norm(change)))
 
     def _uses_by(self, groups: int) -> Ints:
@@ -143,18 +143,18 @@ class Exact(ShardedExecution):
         return uses
 
     def tensors(self) -> dict[str, Tensor]:
-        return self._versions.tensors() | self._numbers()
+        return self.versions.tensors() | self._numbers()
 
     def _numbers(self) -> dict[str, Tensor]:
         """The shards, the running buffers and the gradients in hand."""
         out = super().tensors()
-        for row, computed in self._computed.items():
+        for row, computed in self.computed.items():
             out |= {f"computed.{row}.grad": computed.grad, f"computed.{row}.view": computed.view}
             out |= named(computed.buffers, f"computed.{row}.buffers")
         return out
 
     def _facts(self) -> dict[str, Any]:
-        in_hand = {str(row): (c.loss, len(c.buffers)) for row, c in self._computed.items()}
+        in_hand = {str(row): (c.loss, len(c.buffers)) for row, c in self.computed.items()}
         return super()._facts() | {"computed": in_hand}
 
     def _restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -166,13 +166,13 @@ class Exact(ShardedExecution):
             for shard_index, version in enumerate(self.schedule.read[row].tolist()):
                 where = (shard_index, version)
                 reads[where] = reads.get(where, 0) + 1
-        self._versions.restore(tensors, reads)
+        self.versions.restore(tensors, reads)
 
     def _restore_numbers(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         super()._restore(tensors, facts)
         for name, (loss, buffers) in facts["computed"].items():
             at = f"computed.{name}"
-            self._computed[int(name)] = _Computed(
+            self.computed[int(name)] = _Computed(
                 tensors[f"{at}.grad"],
                 tensors[f"{at}.view"],
                 loss,

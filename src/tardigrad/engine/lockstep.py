@@ -68,7 +68,7 @@ class Lockstep(Exact):
         self._steps = self.loop.steps()
         self._done = 0
         self._held = [[shard.sent for shard in self.shards] for _ in range(cluster.workers)]
-        self._flight: dict[tuple[int, int], _Sent] = {}
+        self.in_flight: dict[tuple[int, int], _Sent] = {}
         self._parts: dict[int, list[Tensor]] = {}
         self._holders: dict[int, int] = {}
         self._recalled: list[float] | None = None
@@ -141,17 +141,17 @@ class Lockstep(Exact):
         if not self._holders[row]:
             del self._holders[row]
             self._parts.pop(row, None)
-            self._computed.pop(row, None)
+            self.computed.pop(row, None)
 
     def sent(self, worker: int, at: int, version: int) -> None:
-        before = self._flight.get((at, version))
+        before = self.in_flight.get((at, version))
         copies = 0 if before is None else before.copies
-        self._flight[at, version] = _Sent(self.shards[at].sent, copies + 1)
+        self.in_flight[at, version] = _Sent(self.shards[at].sent, copies + 1)
 
     def received(self, worker: int, at: int, version: int, kept: bool) -> None:
-        tensor, copies = self._flight.pop((at, version))
+        tensor, copies = self.in_flight.pop((at, version))
         if copies > 1:
-            self._flight[at, version] = _Sent(tensor, copies - 1)
+            self.in_flight[at, version] = _Sent(tensor, copies - 1)
         if kept:
             self._held[worker][at] = tensor
 
@@ -203,18 +203,18 @@ class Lockstep(Exact):
     def _restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Put the tensors back to where control stands."""
         self._restore_numbers(tensors, facts)
-        for (at, version), sent in self._flight.items():
-            self._flight[at, version] = sent._replace(tensor=tensors[f"versions.{at}.{version}"])
+        for (at, version), sent in self.in_flight.items():
+            self.in_flight[at, version] = sent._replace(tensor=tensors[f"versions.{at}.{version}"])
         assert self.loop.wire is not None
         for worker, view in enumerate(self.loop.wire.view):
             self._held[worker] = [tensors[f"versions.{at}.{v}"] for at, v in enumerate(view)]
         for row in self._holders:
-            if row not in self._computed:
+            if row not in self.computed:
                 read = self.recorder.read[row]
                 self._parts[row] = [tensors[f"versions.{at}.{v}"] for at, v in enumerate(read)]
 
     def _versions_held(self) -> dict[tuple[int, int], Tensor]:
-        held = {where: sent.tensor for where, sent in self._flight.items()}
+        held = {where: sent.tensor for where, sent in self.in_flight.items()}
         assert self.loop.wire is not None
         for view, parts in zip(self.loop.wire.view, self._held, strict=True):
             held |= dict(zip(enumerate(view), parts, strict=True))

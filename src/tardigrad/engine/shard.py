@@ -70,7 +70,7 @@ class Shard:
         or not: after `use_places`, what is sent is made there if one gradient makes the update."""
         now = self.rule.now(Progress(self.version, self.samples, self.epoch_size), scale)
         workers = list(dict.fromkeys(a.worker for a in arrived))
-        owns = [self._own(worker) for worker in workers]
+        owns = [self.own_of(worker) for worker in workers]
         whose = [workers.index(a.worker) for a in arrived]
         pushes = [
             Push(a.grad, a.view, torch.tensor(a.delay + 1, dtype=torch.float64)) for a in arrived
@@ -118,7 +118,7 @@ class Shard:
         """A worker has come, perhaps again; its rows start anew."""
         self.left.discard(worker)
 
-    def _own(self, worker: int) -> RuleOwn:
+    def own_of(self, worker: int) -> RuleOwn:
         own = self.owns.get(worker)
         return self.rule.start_own(self.theta, self.layout) if own is None else own
 

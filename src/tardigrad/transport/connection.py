@@ -37,14 +37,16 @@ class Connection:
         limits: TransportLimits,
         peer_name: str,
         place: PlaceArrays | None = None,
+        lock: threading.Condition | None = None,
     ) -> None:
+        """lock: guards what is to be sent; a test's may do things when it is let go."""
         self.limits = limits
         self.peer_name = peer_name
         self.hello: list[Any] = []
         """What the peer said of itself when it came."""
-        self._socket = peer
+        self.peer = peer
         self._reader = FrameReader(limits, ArrayPool() if place is None else place)
-        self._state = threading.Condition(threading.Lock())
+        self._state = lock or threading.Condition(threading.Lock())
         self._reason: str | None = None
         self._backlog: deque[list[memoryview]] = deque()
         self._backlog_bytes = 0
@@ -60,6 +62,11 @@ class Connection:
     def closed(self) -> bool:
         return self._reason is not None
 
+    @property
+    def behind(self) -> int:
+        """Frames that the peer has not read, as far as they wait here."""
+        return len(self._backlog)
+
     def send(self, header: list[Any], arrays: Sequence[NDArray[Any]] = ()) -> None:
         """Send a frame, or part of it now and the rest as soon as the peer has read.
 
@@ -72,9 +79,7 @@ class Connection:
                 return
             if not self._backlog:
                 try:
-                    sent = self._socket.sendmsg(
-                        parts, (), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-                    )
+                    sent = self.peer.sendmsg(parts, (), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
                 except BlockingIOError:
                     sent = 0
                 except OSError as error:
@@ -113,7 +118,7 @@ class Connection:
             parts = whole = self._backlog[0]
         try:
             while parts:
-                parts = _after(parts, self._socket.sendmsg(parts, (), socket.MSG_NOSIGNAL))
+                parts = _after(parts, self.peer.sendmsg(parts, (), socket.MSG_NOSIGNAL))
         except OSError as error:
             self.close(_said(error))
             return False
@@ -130,7 +135,7 @@ class Connection:
         """
         flags, body_flags = (0, socket.MSG_WAITALL) if wait else (socket.MSG_DONTWAIT,) * 2
         try:
-            came = self._reader.fill(self._socket, flags, body_flags)
+            came = self._reader.fill(self.peer, flags, body_flags)
         except BlockingIOError:
             return not self.closed
         except OSError as error:
@@ -167,7 +172,7 @@ class Connection:
             self._backlog.clear()
             self._state.notify_all()
             with suppress(OSError):  # the peer has gone
-                self._socket.shutdown(socket.SHUT_RDWR)
+                self.peer.shutdown(socket.SHUT_RDWR)
 
     def finish(self) -> str:
         """Give the file back, when nobody can be using it any more; returns the reason."""
@@ -175,12 +180,12 @@ class Connection:
         if self._sender is not None:
             self._sender.join()
         with self._state:
-            self._socket.close()
+            self.peer.close()
         assert self._reason is not None
         return self._reason
 
     def fileno(self) -> int:
-        return self._socket.fileno()
+        return self.peer.fileno()
 
 
 def _said(error: OSError) -> str:

@@ -186,11 +186,11 @@ class Listener:
                 self._paused[listening] = time.monotonic() + ACCEPT_PAUSE_S
                 return
             try:
-                self._meet(peer, f"{where[0]}:{where[1]}" if where else "this machine")
+                self.meet(peer, f"{where[0]}:{where[1]}" if where else "this machine")
             except OSError:  # it has gone, or is another user's
                 peer.close()
 
-    def _meet(self, peer: socket.socket, name: str) -> None:
+    def meet(self, peer: socket.socket, name: str) -> None:
         peer.setblocking(True)
         if peer.family == socket.AF_UNIX:
             check_same_user(peer)

@@ -49,6 +49,10 @@ class ArrayPool:
         self._most = most
         self._blocks: list[_Block] = []
 
+    def __len__(self) -> int:
+        """How many blocks there are, lent or not."""
+        return len(self._blocks)
+
     def __call__(self, header: list[Any], specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         return [self.empty(spec) for spec in specs]
 

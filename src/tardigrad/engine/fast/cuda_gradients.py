@@ -18,7 +18,7 @@ TILE = 32
 FEW_TILES = 64
 LONG, PARTS = 512, 4
 CompiledGradients = Callable[..., Tensor]
-_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int], CompiledGradients]] = (
+compiled_by_task: WeakKeyDictionary[ModuleTask, dict[tuple[int, int], CompiledGradients]] = (
     WeakKeyDictionary()
 )
 
@@ -30,7 +30,7 @@ def compiled_on_device(task: ModuleTask, count: int, stride: int) -> CompiledGra
     Rows of views and gradients are `stride` long. Compiled once per task and these two: nothing
     else about a run has a shape in it.
     """
-    known = _compiled.setdefault(task, {})
+    known = compiled_by_task.setdefault(task, {})
     if (count, stride) not in known:
         names = task.layout.names
 
@@ -47,7 +47,7 @@ def compiled_on_device(task: ModuleTask, count: int, stride: int) -> CompiledGra
         views = torch.zeros(count, stride, device=task.device, dtype=task.dtype)
         chosen = torch.zeros(count, task.batch_size, device=task.device, dtype=torch.int64)
         train, outs = task.data.train, apart(tensors_of(views.clone(), task.layout))
-        graph = make_fx(gradients, decomposition_table={torch.ops.aten.bmm.default: _bmm})(
+        graph = make_fx(gradients, decomposition_table={torch.ops.aten.bmm.default: cut_product})(
             views, train.inputs[chosen], train.targets[chosen], *outs
         )
         known[count, stride] = torch.compile(graph, dynamic=False)
@@ -71,7 +71,7 @@ def apart(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [from_dlpack(tensor) for tensor in tensors]
 
 
-def _bmm(a: Tensor, b: Tensor) -> Any:
+def cut_product(a: Tensor, b: Tensor) -> Any:
     """Products of matrices as this GPU and its compiler do them best.
 
     With one sample an outer product is element-wise, and the compiler can write it where it

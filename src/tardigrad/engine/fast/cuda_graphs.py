@@ -99,10 +99,10 @@ class CudaGraphs:
         self._task = task = jobs[0].module
         self.position, self.batch = 0, 0
         schedule, device, dtype = self.schedule, task.device, task.dtype
-        self._batches = batches = look_ahead(schedule)
+        self.batches = batches = look_ahead(schedule)
         places = in_stages(schedule, batches)
-        self._stage = batches.largest
-        self._stacking = stacking = Stacking(task.layout.size, len(jobs))
+        self.stage = batches.largest
+        self.stacking = stacking = Stacking(task.layout.size, len(jobs))
         programs = [trace(job.rule, dtype) for job in jobs]
         together = by_kernel(programs)
         # Replicas lie group after group; `_at` says where each one does.
@@ -111,10 +111,10 @@ class CudaGraphs:
         self.theta = stacking.place([jobs[i].task.start() for i in order])
         self._views = torch.zeros(places.count, stacking.row, device=device, dtype=dtype)
         self._start_views()
-        self._grads = torch.zeros_like(self._views)
+        self.grads = torch.zeros_like(self._views)
         self._groups = self._grouped(together, programs)
         reads_view = any(program.reads_view for program in programs)
-        self._moved = (self._grads, self._views) if reads_view else (self._grads,)
+        self._moved = (self.grads, self._views) if reads_view else (self.grads,)
         self._rows = places.table.on(device)
         self._window = on_device(batches.window, device)
         # Samples and losses stand in the order of computing. A batch is padded to its graph's size
@@ -127,7 +127,7 @@ class CudaGraphs:
             for i in order
         ]
         samples = drawn[0] if len(drawn) == 1 else torch.stack(drawn, dim=1)
-        self._samples = torch.cat([samples, samples[:1].expand(self._stage, *samples.shape[1:])])
+        self._samples = torch.cat([samples, samples[:1].expand(self.stage, *samples.shape[1:])])
         train = task.data.train
         self._data = (train.inputs.contiguous(), train.targets.contiguous())
         self._losses = torch.zeros(self._samples.shape[:-1], device=device, dtype=dtype)
@@ -141,14 +141,14 @@ class CudaGraphs:
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
     def _start_views(self) -> None:
-        self._views[: 2 * self._stage, : self.theta.numel()] = self.theta
+        self._views[: 2 * self.stage, : self.theta.numel()] = self.theta
 
     def _grouped(self, together: list[list[int]], programs: Sequence[Program]) -> list[_Group]:
         groups: list[_Group] = []
         first = 0
         for members in together:
             jobs, theirs = [self.jobs[i] for i in members], [programs[i] for i in members]
-            groups.append(_Group(jobs, theirs, self._stacking, self.theta, first))
+            groups.append(_Group(jobs, theirs, self.stacking, self.theta, first))
             first += len(members)
         return groups
 
@@ -157,7 +157,7 @@ class CudaGraphs:
     def _compute(self, count: int, parity: int) -> None:
         # Fetched outside the compiled function: fused into the gradient, samples would be fetched
         # again for every parameter.
-        stride, data = self._stacking.stride, self._data
+        stride, data = self.stacking.stride, self._data
         chosen = self._samples[:count].flatten(0, -2)
         inputs, targets = (t.new_empty(*chosen.shape, *t.shape[1:]) for t in data)
         places = self._start.new_empty(count)
@@ -165,7 +165,7 @@ class CudaGraphs:
             *(self._samples, self._start, self._counter),
             *(*data, inputs, targets, places),
         )
-        begin = parity * self._stage
+        begin = parity * self.stage
         piece = slice(begin, begin + count)
         views = self._views[piece].view(-1, stride)
         with self._task.products():
@@ -177,11 +177,11 @@ class CudaGraphs:
     def _outs(self, count: int, parity: int) -> list[Tensor]:
         """Where a batch's gradients go."""
         if (count, parity) not in self._parts:
-            piece = self._grads[parity * self._stage :][:count].view(-1, self._stacking.stride)
+            piece = self.grads[parity * self.stage :][:count].view(-1, self.stacking.stride)
             self._parts[count, parity] = apart(tensors_of(piece, self._task.layout))
         return self._parts[count, parity]
 
-    def _apply(self, begin: int, end: int) -> None:
+    def apply_window(self, begin: int, end: int) -> None:
         """Updates begin to end − 1, of a window whose gradients are there."""
         span = torch.tensor([begin, end], device=self.theta.device)
         for group in self._groups:
@@ -192,7 +192,7 @@ class CudaGraphs:
             group.theta,
             group.states,
             group.owns,
-            self._grads[:, group.part],
+            self.grads[:, group.part],
             self._views[:, group.part],
             self._rows,
             group.coefficients,
@@ -200,7 +200,7 @@ class CudaGraphs:
             batch,
         )
 
-    def _finish(self) -> None:
+    def finish_batch(self) -> None:
         for buffer in self._moved:
             self._move(buffer)
         self._counter.add_(1)
@@ -216,7 +216,7 @@ class CudaGraphs:
             for b, size in enumerate(self._sizes):
                 key = self._bucket(int(size)), b % 2
                 if key not in self._graphs:
-                    self._graphs[key] = self._captured(*key)
+                    self._graphs[key] = self.captured(*key)
             for name, tensor in saved.items():
                 self.tensors()[name].copy_(tensor)
             self._start_views()
@@ -224,7 +224,7 @@ class CudaGraphs:
         gc.collect()
         torch.cuda.empty_cache()
 
-    def _captured(self, count: int, parity: int) -> torch.cuda.CUDAGraph:
+    def captured(self, count: int, parity: int) -> torch.cuda.CUDAGraph:
         """The graph for batches of up to `count` rows and their windows."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
@@ -251,7 +251,7 @@ class CudaGraphs:
         out = {
             "theta": self.theta,
             "views": self._views,
-            "grads": self._grads,
+            "grads": self.grads,
             "losses": self._losses,
             "counter": self._counter,
         }
@@ -266,11 +266,11 @@ class CudaGraphs:
     def numbers_of(self, replica: int) -> ReplicaNumbers:
         """Not copied: they change as the graphs advance."""
         at = int(self._at[replica])
-        begin = at * self._stacking.stride
+        begin = at * self.stacking.stride
         (group,) = [g for g in self._groups if g.part.start <= begin < g.part.stop]
-        within = (begin - group.part.start) // self._stacking.stride
-        state = self._stacking.tree_of(group.state, within)
-        return ReplicaNumbers(self._stacking.of(self.theta, at), state)
+        within = (begin - group.part.start) // self.stacking.stride
+        state = self.stacking.tree_of(group.state, within)
+        return ReplicaNumbers(self.stacking.of(self.theta, at), state)
 
     def advance(self, until: int) -> Floats:
         """Apply updates up to `until`, whole windows at a time where they fit.
@@ -287,7 +287,7 @@ class CudaGraphs:
         return losses.reshape(len(rows), -1)[:, self._at]
 
     def _advance(self, until: int) -> None:
-        begin, end = (int(x) for x in self._batches.window[self.batch : self.batch + 2])
+        begin, end = (int(x) for x in self.batches.window[self.batch : self.batch + 2])
         count, parity = self._bucket(int(self._sizes[self.batch])), self.batch % 2
         if self.position == begin and end <= until:
             self._graphs[count, parity].replay()
@@ -297,10 +297,10 @@ class CudaGraphs:
             # A window that a stop cuts is rare: not worth a graph of its gradients alone.
             self._compute(count, parity)
         stop = min(end, until)
-        self._apply(self.position, stop)
+        self.apply_window(self.position, stop)
         self.position = stop
         if stop == end:
-            self._finish()
+            self.finish_batch()
             self.batch += 1
 
     def _bucket(self, size: int) -> int:
@@ -308,4 +308,4 @@ class CudaGraphs:
         bucket = 8
         while bucket < size:
             bucket *= 4
-        return min(self._stage, bucket)
+        return min(self.stage, bucket)

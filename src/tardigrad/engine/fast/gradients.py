@@ -116,7 +116,7 @@ def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -
         given = (views, inputs, targets)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # torch's compiler warns of itself
-            function = _compiled_in_parts(make_fx(_gradients(task, rule))(*given))
+            function = _compiled_in_parts(make_fx(batch_gradients(task, rule))(*given))
             function(*given)
         known[key] = function
     return known[key]
@@ -144,7 +144,7 @@ def no_gradients(task: ModuleTask, rule: Rule, count: int) -> Pieces:
     return tuple(task.start().new_zeros(count, end - start) for start, end in pairwise(at))
 
 
-def _gradients(task: ModuleTask, rule: Rule) -> Compiled:
+def batch_gradients(task: ModuleTask, rule: Rule) -> Compiled:
     layout = task.layout
     at = layout.offsets
 
@@ -193,7 +193,7 @@ def check_batchable(task: Task, rule: Rule) -> ModuleTask:
     inputs, targets = task.batches([0, 0], [0, 1], [0, 1])
     try:
         with watched(task.device) as moved:
-            pieces, losses, _ = _gradients(task, rule)(views, inputs, targets)
+            pieces, losses, _ = batch_gradients(task, rule)(views, inputs, targets)
             whose = moved()
     except Exception as error:
         first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""

@@ -55,7 +55,7 @@ class CppKernel:
 
     def __init__(self, program: Program, dtype: torch.dtype) -> None:
         self.program = program
-        self._function = _compiled(window_source(program, dtype))
+        self._function = compiled_window(window_source(program, dtype))
 
     def run(
         self,
@@ -196,7 +196,7 @@ def _real(text: str) -> str:
 
 
 @cache
-def _compiled(source: str) -> "ctypes._NamedFuncPointer":
+def compiled_window(source: str) -> "ctypes._NamedFuncPointer":
     """Compile, or take what an earlier run compiled from the same source for this machine."""
     compiler = shutil.which("g++") or shutil.which("c++")
     if compiler is None:
