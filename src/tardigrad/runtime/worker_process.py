@@ -32,14 +32,19 @@ class WorkerProcess:
     """One life of a worker: its session, its view and the gradients that shards may still need."""
 
     def __init__(
-        self, setup: RunSetup, start: WorkerStart, copy: Callable[[Any, Tensor], None]
+        self,
+        setup: RunSetup,
+        start: WorkerStart,
+        copy: Callable[[Any, Tensor], None],
+        own: Callable[[Any], Tensor | None] = lambda payload: None,
     ) -> None:
+        """copy: writes a payload's numbers to where they belong. own: those of a payload that is
+        the worker's to keep; None where they belong to somebody else."""
         self.setup = setup
         self.worker = start.worker
         gate = setup.worker_gate(start.worker)
         self.session = WorkerSession(setup.policy, setup.shards, setup.updates, start, gate)
-        self._copy = copy
-        """Writes a payload's numbers to where they belong."""
+        self._copy, self._own = copy, own
         self._view = setup.task.start()
         self._kept: dict[int, WholeGradient] = {}
         self._wrong = 0
@@ -47,7 +52,11 @@ class WorkerProcess:
     def load(self, compute: Compute) -> None:
         """Complete the view."""
         for shard, payload in compute.fresh.items():
-            self._copy(payload, self._view[self.setup.sharding.slice(shard)])
+            whole = self._own(payload) if self.setup.shards == 1 else None
+            if whole is not None:
+                self._view = whole
+            else:
+                self._copy(payload, self._view[self.setup.sharding.slice(shard)])
 
     def gradient(self, compute: Compute) -> ComputedGradient:
         """May run beside everything else."""

@@ -138,7 +138,7 @@ class WorkerShell:
         start = call.start
         self._life = start.life
         self._fuse = Fuse(self.setup.faults, "worker", self.worker, first=start.life == 0)
-        process = WorkerProcess(self.setup.run, start, self._reader.copy)
+        process = WorkerProcess(self.setup.run, start, self._reader.copy, self._reader.own)
         self._links = [self._link(shard, shards[shard]) for shard in range(self.setup.run.shards)]
         self._process = process
         self._resending = Resending(process.session, self.setup.run.shards)
@@ -255,7 +255,7 @@ class WorkerShell:
             process.load(compute)
             for payload in compute.fresh.values():
                 self._reader.done(payload)
-            compute.fresh.clear()  # memory that came with a frame is free at once
+            compute.fresh.clear()  # memory that came with a frame is free, or the view
             began = time.perf_counter()
             computed = process.gradient(compute)
             imposed_s = self._impose(compute)

@@ -176,6 +176,10 @@ class PayloadReader:
             return vector if part is None else vector[part]
         return torch.from_numpy(payload)
 
+    def own(self, payload: SlotOrArray) -> Tensor | None:
+        """The numbers, if they came in a frame: they are the receiver's."""
+        return None if isinstance(payload, SlotAddress) else torch.from_numpy(payload)
+
     def copy(self, payload: SlotOrArray, out: Tensor) -> None:
         """The same, written to `out`."""
         out.copy_(self.look(payload))

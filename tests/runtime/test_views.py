@@ -1,0 +1,59 @@
+"""What a worker's view is made of."""
+
+import torch
+from torch import Tensor
+
+import tardigrad as tg
+from tardigrad.core.layout import Sharding
+from tardigrad.protocol.messages import NO_ROW
+from tardigrad.protocol.worker_session import Compute, WorkerStart
+from tardigrad.recording.setup import RunSetup
+from tardigrad.runtime.worker_process import WorkerProcess
+
+ELSEWHERE = object()
+
+
+def seen_by_gradients(shards: int, payloads: dict[int, object]) -> tuple[list[Tensor], list[int]]:
+    """Views of gradients, and how often a payload's numbers were copied; those of a tensor are the
+    worker's own."""
+    seen: list[Tensor] = []
+    copied: list[int] = []
+
+    def gradient(view: Tensor, worker: int, step: int) -> Tensor:
+        seen.append(view)
+        return view
+
+    def copy(payload: object, out: Tensor) -> None:
+        copied.append(len(out))
+        out.fill_(7.0) if payload is ELSEWHERE else out.copy_(payload)  # type: ignore[arg-type]
+
+    def own(payload: object) -> Tensor | None:
+        return payload if isinstance(payload, Tensor) else None
+
+    task = tg.FunctionTask(torch.zeros(6), gradient)
+    run = RunSetup(task, tg.rules.sgd(0.1), tg.Async(), Sharding.divide(task.layout, shards), 1, 9)
+    start = WorkerStart(0, 0, 0, NO_ROW, (0,) * shards, (1,) * shards)
+    process = WorkerProcess(run, start, copy, own)
+    compute = Compute(0, 0, 0, (1,) * shards, payloads, 0.0)
+    process.load(compute)
+    process.gradient(compute)
+    return seen, copied
+
+
+def test_numbers_that_came_in_a_frame_are_the_view_and_are_not_copied() -> None:
+    came = torch.arange(6.0)
+    (seen,), copied = seen_by_gradients(1, {0: came})
+    assert seen.data_ptr() == came.data_ptr()
+    assert copied == []
+
+
+def test_numbers_that_belong_to_somebody_else_are_copied() -> None:
+    (seen,), copied = seen_by_gradients(1, {0: ELSEWHERE})
+    assert seen.tolist() == [7.0] * 6
+    assert copied == [6]
+
+
+def test_the_parts_of_several_shards_are_copied_into_one_view() -> None:
+    (seen,), copied = seen_by_gradients(2, {0: torch.ones(3), 1: ELSEWHERE})
+    assert seen.tolist() == [1.0] * 3 + [7.0] * 3
+    assert copied == [3, 3]
