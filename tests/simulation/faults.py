@@ -53,7 +53,7 @@ RARE = (
     "does FinishCut",
     *(
         f"{when} {call}"
-        for when in ("asks", "has done")
+        for when in ("asks", "has asked", "has done")
         for call in (
             "BeginWork",
             "ReplaceWorker",

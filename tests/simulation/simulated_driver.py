@@ -206,6 +206,7 @@ class SimulatedDriver(SimulatedProcess):
             self.tell_moment(f"asks {kind}")
         for at, (who, call) in enumerate(calls):
             self._call(who, call, partial(settle, at))
+            self.tell_moment(f"has asked {type(call).__name__}")
 
     def _call(self, who: Process, call: Any, settle: Callable[[CallOutcome], None]) -> None:
         target, network = self._process(who), self.cluster.network
