@@ -1,7 +1,8 @@
 """What the documents show, run: Python with its output, files, commands with what they answer.
 
 The python blocks of a document run one after another in one namespace; a text block holds what the
-block before it prints. A toml block begins with its file's name. In a console block, lines that
+block before it prints. A toml block begins with its file's name, and so does a python block that is
+a file: it is written, not run. In a console block, lines that
 begin with $ are commands, and lines below one are what it says. What needs other machines is in sh
 and yaml blocks: yaml is read, and every command of Ray or ours must exist with all its options.
 """
@@ -23,6 +24,7 @@ from tardigrad.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))]
+FILE = re.compile(r"# \w+\.py\n")
 EXAMPLES = sorted((ROOT / "docs/examples").glob("*.py"))
 
 
@@ -47,7 +49,9 @@ def test_a_document_shows_what_happens(
     names: dict[str, Any] = {"__name__": "document"}
     printed = ""
     for language, line, text in blocks(document):
-        if language == "python":
+        if language == "toml" or (language == "python" and FILE.match(text)):
+            Path(text.partition("\n")[0].removeprefix("# ")).write_text(text)
+        elif language == "python":
             assert printed == "", f"{document}:{line}: the block before prints, but shows nothing"
             # Blank lines before it, so that a traceback names the document's own line.
             code = compile("\n" * line + text, str(ROOT / document), "exec")
@@ -57,8 +61,6 @@ def test_a_document_shows_what_happens(
         elif language == "text":
             assert printed == text, f"{document}:{line}"
             printed = ""
-        elif language == "toml":
-            Path(text.partition("\n")[0].removeprefix("# ")).write_text(text)
         elif language == "console":
             check_commands(text, monkeypatch)
         elif language == "yaml":
@@ -86,7 +88,8 @@ def check_commands(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
             except SystemExit as end:
                 code = int(end.code or 0)
         if answer:
-            assert answer in (out.getvalue(), err.getvalue())
+            said = [text.getvalue().replace(str(Path.cwd()), "HERE") for text in (out, err)]
+            assert answer in said
         else:
             assert code == 0, err.getvalue()
 
@@ -115,11 +118,12 @@ def check_options(text: str) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_contributing_shows_the_whole_example(example: Path) -> None:
+def test_a_document_shows_the_whole_example(example: Path) -> None:
     """All but the line that says what the file is."""
     whole = example.read_text(encoding="utf-8")
     code = whole.partition('"""\n\n')[2]
-    assert code in [block.text for block in blocks("CONTRIBUTING.md")]
+    shown = [b.text for page in ("CONTRIBUTING.md", "docs/own_code.md") for b in blocks(page)]
+    assert code in [FILE.sub("", text, count=1) for text in shown]
     assert len(whole.splitlines()) < 40
 
 

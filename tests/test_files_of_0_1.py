@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 import tardigrad as tg
 from tardigrad import report as reports
 from tardigrad.cli import main
-from tardigrad.experiment import Spec, replay_run, run, run_on_ray
+from tardigrad.experiment import Spec, replay, run, run_on_ray
 from tardigrad.recording.folder import RunFolder
 
 V0_1 = Path(__file__).parent / "data" / "v0_1"
@@ -134,7 +134,7 @@ def test_a_recording_is_refused_by_name_and_replays_when_told_to(
     refusal = capsys.readouterr().err
     assert "recorded with tardigrad 0.1.0, which did not note the code it used" in refusal
     assert "--force" in refusal
-    replayed = replay_run(folder, force=True)
+    replayed = replay(folder, force=True)
     assert (replayed.updates, replayed.compared > 0) == (20, True)
     layout = spec_of(folder).make_task().layout
     found = dict(layout.unflatten(replayed.run.params))

@@ -16,9 +16,12 @@ from tardigrad.clusters import (
     Outage,
     Pareto,
     SlowShard,
+    StepTimes,
     Stragglers,
+    TimedCluster,
     Trace,
 )
+from tardigrad.core.layout import Layout
 from tardigrad.core.version import __version__
 from tardigrad.engine import (
     Checkpoints,
@@ -30,7 +33,7 @@ from tardigrad.engine import (
     execute,
     simulate,
 )
-from tardigrad.links import BandwidthAware, Budget, Every, Full
+from tardigrad.links import BandwidthAware, Budget, Every, Full, Gate, Link
 from tardigrad.policies import (
     Async,
     Backup,
@@ -38,16 +41,18 @@ from tardigrad.policies import (
     Deadline,
     Partial,
     PartialPull,
+    Policy,
     RampUp,
     SoftSync,
     StaleSynchronous,
     Sync,
 )
-from tardigrad.rules import Rule, rates
+from tardigrad.rules import Correction, Optimizer, Rule, rates
 from tardigrad.scheduling import Schedule, schedule
-from tardigrad.tasks import FunctionTask, ModuleTask
+from tardigrad.tasks import FunctionTask, ModuleTask, Task
 
 if TYPE_CHECKING:
+    from tardigrad.experiment import Spec, replay
     from tardigrad.runtime import Processes, Scenario, train
 
 __all__ = [
@@ -59,6 +64,7 @@ __all__ = [
     "Budget",
     "Checkpoints",
     "Constant",
+    "Correction",
     "Deadline",
     "Dispatcher",
     "Diverged",
@@ -68,15 +74,20 @@ __all__ = [
     "Full",
     "FunctionTask",
     "Gamma",
+    "Gate",
     "History",
+    "Layout",
     "Limits",
+    "Link",
     "LogNormal",
     "ModuleTask",
     "Network",
+    "Optimizer",
     "Outage",
     "Pareto",
     "Partial",
     "PartialPull",
+    "Policy",
     "Processes",
     "RampUp",
     "Rule",
@@ -85,13 +96,18 @@ __all__ = [
     "Schedule",
     "SlowShard",
     "SoftSync",
+    "Spec",
     "StaleSynchronous",
+    "StepTimes",
     "Stragglers",
     "Sync",
+    "Task",
+    "TimedCluster",
     "Trace",
     "__version__",
     "execute",
     "rates",
+    "replay",
     "rules",
     "schedule",
     "simulate",
@@ -99,10 +115,16 @@ __all__ = [
 ]
 
 
+LATER = {
+    **dict.fromkeys(("Processes", "Scenario", "train"), "tardigrad.runtime"),
+    **dict.fromkeys(("Spec", "replay"), "tardigrad.experiment"),
+}
+
+
 def __getattr__(name: str) -> Any:
-    """What is of runs on Ray is looked up when it is used, because it needs Ray."""
-    if name in ("Processes", "Scenario", "train"):
-        return getattr(import_module("tardigrad.runtime"), name)
+    """What takes long to import, or needs Ray, is looked up when it is used."""
+    if name in LATER:
+        return getattr(import_module(LATER[name]), name)
     if name == "schedules":
         warnings.warn("tardigrad.schedules is now tardigrad.rates", FutureWarning, stacklevel=2)
         return rates

@@ -17,7 +17,7 @@ import torch
 import tardigrad as tg
 from tardigrad.core.used_code import used_code
 from tardigrad.recording.facts import check_facts, facts_of, policy_facts
-from tardigrad.recording.replay import replay
+from tardigrad.recording.replay import replay_recorded
 from tardigrad.recording.replica import tensor_digest
 from tardigrad.tasks import quadratic
 
@@ -47,14 +47,14 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_users_rule_is_compared_and_refused_by_its_files_name(own: Path) -> None:
     rule = importlib.import_module("own_penalty").root_penalty(0.1)
     record = recorded(rule)
-    assert replay(SCHEDULE, TASK, rule, record).difference is None
+    assert replay_recorded(SCHEDULE, TASK, rule, record).difference is None
     own.write_text(own.read_text().replace("push.staleness**", "2 * push.staleness**"))
     del sys.modules["own_penalty"]
     importlib.invalidate_caches()
     other = importlib.import_module("own_penalty").root_penalty(0.1)
     with pytest.raises(ValueError, match=r"other code \(own_penalty\.py has changed\).*--force"):
-        replay(SCHEDULE, TASK, other, record)
-    forced = replay(SCHEDULE, TASK, other, record, force=True)
+        replay_recorded(SCHEDULE, TASK, other, record)
+    forced = replay_recorded(SCHEDULE, TASK, other, record, force=True)
     assert forced.difference is not None
     assert forced.difference.version == SCHEDULE.updates
 
@@ -62,7 +62,7 @@ def test_a_users_rule_is_compared_and_refused_by_its_files_name(own: Path) -> No
 def test_another_rule_than_the_recorded_one_is_refused_by_its_files(own: Path) -> None:
     record = recorded(tg.rules.gap_aware(0.1))
     with pytest.raises(ValueError, match=r"tardigrad/rules/gap\.py is not used now"):
-        replay(SCHEDULE, TASK, tg.rules.sgd(0.1), record)
+        replay_recorded(SCHEDULE, TASK, tg.rules.sgd(0.1), record)
 
 
 COPIED = """
@@ -70,7 +70,7 @@ import json, sys
 from dataclasses import replace
 from pathlib import Path
 import tardigrad as tg
-from tardigrad.recording.replay import replay
+from tardigrad.recording.replay import replay_recorded
 from tardigrad.recording.facts import facts_of
 from tardigrad.recording.replica import tensor_digest
 from tardigrad.tasks import quadratic
@@ -84,7 +84,8 @@ if not file.exists():
     facts = facts_of(task, rule, 1)
     file.write_text(json.dumps({"facts": facts, "shard_by": "slice", "digests": digests}))
 try:
-    print("same" if replay(schedule, task, rule, json.loads(file.read_text())).difference is None
+    found = replay_recorded(schedule, task, rule, json.loads(file.read_text())).difference
+    print("same" if found is None
           else "different")
 except ValueError as error:
     print(error)
@@ -132,7 +133,7 @@ def test_a_changed_policy_stops_a_run_from_going_on_but_not_a_replay() -> None:
     check_facts(here, here, "")
     record = recorded(rule)
     record["facts"] |= {"policy_code": before["policy_code"]}
-    assert replay(SCHEDULE, TASK, rule, record).difference is None
+    assert replay_recorded(SCHEDULE, TASK, rule, record).difference is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch import nn
 import tardigrad as tg
 from tardigrad import rules
 from tardigrad.experiment import Spec
-from tardigrad.experiment.real import replay_run, run_on_ray
+from tardigrad.experiment.real import replay, run_on_ray
 from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.runtime import ActorPool, fail_at, train
@@ -133,7 +133,7 @@ def test_a_file_with_a_link_runs_and_replays(pool: ActorPool, tmp_path: Path) ->
     run = run_on_ray(spec, tmp_path / "run", pool=pool)
     assert run.traffic is not None
     assert run.traffic.pull.share < 1
-    replayed = replay_run(tmp_path / "run")
+    replayed = replay(tmp_path / "run")
     assert replayed.difference is None
     assert torch.equal(replayed.run.params, run.params)
     assert replayed.run.traffic == run.traffic

@@ -24,7 +24,7 @@ from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.gradients import RowPart
 from tardigrad.recording.record import read_record
 from tardigrad.recording.recovery import RecoveredRun
-from tardigrad.recording.replay import replay
+from tardigrad.recording.replay import replay_recorded
 from tardigrad.recording.setup import RunSetup
 from tardigrad.runtime import ActorPool, fail_at, train
 from tardigrad.runtime.ray_cluster import check_answers
@@ -179,7 +179,7 @@ def recorded(pool: ActorPool, tmp_path_factory: pytest.TempPathFactory) -> Recor
 
 def test_a_replay_compares_every_digest(recorded: Recorded) -> None:
     run, record = recorded
-    replayed = replay(run.schedule, TASK, RULE, record)
+    replayed = replay_recorded(run.schedule, TASK, RULE, record)
     assert replayed.difference is None
     assert replayed.compared == 16
     assert torch.equal(replayed.run.params, run.params)
@@ -188,11 +188,11 @@ def test_a_replay_compares_every_digest(recorded: Recorded) -> None:
 def test_a_replay_names_the_first_version_that_differs(recorded: Recorded) -> None:
     run, record = recorded
     other = rules.RULES["gap_aware"](lr=0.06)
-    found = replay(run.schedule, TASK, other, record).difference
+    found = replay_recorded(run.schedule, TASK, other, record).difference
     assert found is not None
     assert found.version == 5
     digests = [[s, v, "0" * 16 if (s, v) == (1, 25) else d] for s, v, d in record["digests"]]
-    found = replay(run.schedule, TASK, RULE, {**record, "digests": digests}).difference
+    found = replay_recorded(run.schedule, TASK, RULE, {**record, "digests": digests}).difference
     assert found is not None
     assert (found.shard, found.version) == (1, 25)
 
@@ -200,11 +200,11 @@ def test_a_replay_names_the_first_version_that_differs(recorded: Recorded) -> No
 def test_a_replay_stops_where_it_is_told_and_saves_that(recorded: Recorded, tmp_path: Path) -> None:
     run, record = recorded
     at = tmp_path / "at.safetensors"
-    replayed = replay(run.schedule, TASK, RULE, record, until=17, checkpoint=at)
+    replayed = replay_recorded(run.schedule, TASK, RULE, record, until=17, checkpoint=at)
     assert replayed.updates == 17
     assert at.exists()
     with pytest.raises(ValueError, match="until = 41, but the run has 40 updates"):
-        replay(run.schedule, TASK, RULE, record, until=41)
+        replay_recorded(run.schedule, TASK, RULE, record, until=41)
 
 
 @pytest.mark.parametrize(
@@ -217,15 +217,15 @@ def test_a_replay_with_something_else_is_refused_by_its_name(
     run, record = recorded
     changed = {**record, "facts": {**record["facts"], field: "other"}}
     with pytest.raises(ValueError, match=rf"recorded with another {name} \(recorded other, here"):
-        replay(run.schedule, TASK, RULE, changed)
-    assert replay(run.schedule, TASK, RULE, changed, force=True).difference is None
+        replay_recorded(run.schedule, TASK, RULE, changed)
+    assert replay_recorded(run.schedule, TASK, RULE, changed, force=True).difference is None
 
 
 def test_another_data_set_is_another_data_set(recorded: Recorded) -> None:
     run, record = recorded
     task = TASKS["logistic_regression"](features=5, train_size=61, validation=0)
     with pytest.raises(ValueError, match="another data set"):
-        replay(run.schedule, task, RULE, record)
+        replay_recorded(run.schedule, task, RULE, record)
 
 
 def test_faults_are_checked() -> None:

@@ -12,6 +12,7 @@ from tardigrad.cli.console import out
 from tardigrad.cli.show import show
 from tardigrad.clusters import CLUSTERS, TimedCluster, Trace
 from tardigrad.core.checks import require
+from tardigrad.core.own_code import located
 from tardigrad.engine import simulate
 from tardigrad.experiment import Spec, changed, read_toml
 from tardigrad.experiment.spec import CLUSTER, LINK, STRUCTURE
@@ -120,7 +121,7 @@ def recommended(plan: Plan, data: Mapping[str, Any]) -> dict[str, Any]:
         updates = max(1, round(plan.split.updates * each))
     spec: dict[str, Any] = {"task": dict(TASK), "rule": rule, **data}
     spec |= {"updates": updates, "policy": _section(plan.policy, POLICIES)}
-    spec["cluster"] = _section(plan.setting.cluster, CLUSTERS)
+    spec["cluster"] = _cluster(plan.setting.cluster, data)
     if isinstance(plan.setting.cluster, Trace):  # a relative path means another file elsewhere
         spec["cluster"]["path"] = str(Path(plan.setting.cluster.path).resolve())
     Spec.of(spec)
@@ -157,6 +158,18 @@ def _measured(data: Mapping[str, Any], workers: int, target: float) -> Needed:
         return run.history.loss
 
     return measured_needed(losses, workers, target)
+
+
+def _cluster(cluster: TimedCluster, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Its section; one of the user's own as the file has it, with the number of workers."""
+    if type(cluster) in CLUSTERS.values():
+        return _section(cluster, CLUSTERS)
+    said = data["cluster"]
+    own: dict[str, Any] = {"name": said} if isinstance(said, str) else dict(said)
+    if cluster.workers != STRUCTURE.named(CLUSTER, "cluster", own).workers:
+        own["workers"] = cluster.workers
+    located_own: dict[str, Any] = located(own, Path.cwd())
+    return located_own
 
 
 def _section(thing: Any, registry: Mapping[str, type]) -> dict[str, Any]:

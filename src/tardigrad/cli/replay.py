@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tardigrad.cli.console import complain, out
-from tardigrad.experiment import replay_run
+from tardigrad.experiment import replay as replay_folder
 
 CHECKPOINT = "replay-{updates}.safetensors"
 
@@ -27,7 +27,7 @@ def replay(
     that update is saved in the folder, for debugging.
     """
     checkpoint = None if until is None else run / CHECKPOINT.format(updates=until)
-    replayed = replay_run(run, until, checkpoint, force)
+    replayed = replay_folder(run, until, checkpoint, force)
     if checkpoint is not None:
         out.print(f"after update {replayed.updates:,}: {checkpoint}")
     wrong = replayed.difference

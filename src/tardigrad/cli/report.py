@@ -8,6 +8,7 @@ import typer
 from tardigrad import report as reports
 from tardigrad.cli.console import out
 from tardigrad.cli.show import show
+from tardigrad.core.own_code import title_name
 from tardigrad.recording.folder import SCHEDULE, RunFolder
 
 TRACED = 20_000
@@ -67,8 +68,7 @@ def title_of(path: Path) -> str:
     cluster = spec["cluster"]
     # A trace says in its file how many there are.
     workers = cluster.get("workers") or (summary or folder.outcomes()[0]["summary"])["workers"]
-    times = cluster["name"]
+    times, policy = (spec[part]["name"].rpartition(":")[2] for part in ("cluster", "policy"))
     if summary.get("on") == "ray":
         times = f"Ray, keeping {times} times" if summary.get("imposed") else "Ray"
-    name = spec["task"]["name"].replace("_", " ")
-    return f"{name}, {workers} workers ({times}), {spec['policy']['name']}"
+    return f"{title_name(spec['task']['name'])}, {workers} workers ({times}), {policy}"

@@ -1,7 +1,7 @@
 """Experiments as data: the spec, and running what it says."""
 
 from tardigrad.experiment.comparison import Entry, Outcome, entries, outcomes
-from tardigrad.experiment.real import compare_real, real_beside_simulated, replay_run, run_on_ray
+from tardigrad.experiment.real import compare_real, real_beside_simulated, replay, run_on_ray
 from tardigrad.experiment.run import run, saved_updates
 from tardigrad.experiment.spec import Spec, changed, differences, read_toml
 from tardigrad.experiment.sweep import Point, default_jobs, points, sweep
@@ -20,7 +20,7 @@ __all__ = [
     "points",
     "read_toml",
     "real_beside_simulated",
-    "replay_run",
+    "replay",
     "run",
     "run_on_ray",
     "saved_updates",

@@ -14,8 +14,8 @@ from tardigrad.core.checks import require
 from tardigrad.engine import Diverged
 from tardigrad.engine.execute import Watch, drive
 from tardigrad.experiment.run import schedule_facts, summarise
-from tardigrad.experiment.spec import Spec, changed
-from tardigrad.experiment.structure import Plain
+from tardigrad.experiment.spec import RULE, STRUCTURE, Spec, changed
+from tardigrad.experiment.structure import Plain, parameters_of
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
 
@@ -45,18 +45,32 @@ BeginEntry = Callable[[Entry, int, Schedule | None], Watch | None]
 
 
 def entries(spec: Spec, rules: str) -> list[Entry]:
-    """The spec with each of the rules in text such as "sgd,fasgd:lr=0.005,dana:lr=0.01"."""
+    """The spec with each of the rules in text such as "sgd,fasgd:lr=0.005,my_rule.py:mine:lr=0.1".
+
+    Commas part rules; colons part a rule's name and its options. An option holds =: so what follows
+    the first colon without = belongs to the name, unless a rule's name stands before it.
+    """
     out = []
     for text in split(rules, ","):
         name, *options = split(text, ":")
+        if options and "=" not in options[0] and name not in RULE.makers:
+            name = f"{name}:{options.pop(0)}"
         rule: dict[str, Plain] = {"name": name}
-        rule |= {key: spec.rule[key] for key in KEPT if key in spec.rule}
+        kept = [key for key in KEPT if key in spec.rule and (key != "lr" or takes_rate(name))]
+        rule |= {key: spec.rule[key] for key in kept}
         out.append(Entry(text, replace(spec, rule=changed(rule, options))))
     labels = [entry.label for entry in out]
     require(bool(out), "rules is empty: name some, such as --rules sgd,fasgd:lr=0.005")
     for label in labels:
         require(labels.count(label) == 1, f"rules names {label!r} twice")
     return out
+
+
+def takes_rate(name: str) -> bool:
+    """Whether a rule takes lr; one of the user's own may have its rate inside."""
+    maker, _ = STRUCTURE.choose(RULE, "rule", name)
+    taken, takes_any = parameters_of(maker, "rule")
+    return takes_any or "lr" in taken
 
 
 def outcomes(
@@ -117,11 +131,17 @@ def _key(spec: Spec, *names: str) -> str:
 
 
 def split(text: str, by: str) -> list[str]:
-    """Split at `by`, but not inside brackets, which are lists and tables."""
-    parts, depth = [""], 0
+    """Split at `by`, but not inside brackets, which are lists and tables, nor inside quotes."""
+    parts, depth, quote, before = [""], 0, "", "="
     for letter in text:
-        depth += (letter in "[{") - (letter in "]}")
-        if letter == by and depth == 0:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'" and before in "=[{, ":  # elsewhere it is an apostrophe
+            quote = letter
+        else:
+            depth += (letter in "[{") - (letter in "]}")
+        before = letter
+        if letter == by and depth == 0 and not quote:
             parts.append("")
         else:
             parts[-1] += letter

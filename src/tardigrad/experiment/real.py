@@ -16,9 +16,9 @@ from tardigrad.engine.run import Say
 from tardigrad.experiment.run import check_same, save_params, summarise
 from tardigrad.experiment.spec import Spec
 from tardigrad.links import Full
-from tardigrad.recording.folder import PARAMS, RunFolder, check_free
+from tardigrad.recording.folder import PARAMS, SPEC, RunFolder, check_free
 from tardigrad.recording.record import read_record
-from tardigrad.recording.replay import Replayed, replay
+from tardigrad.recording.replay import Replayed, replay_recorded
 from tardigrad.scheduling import Schedule
 from tardigrad.scheduling.analysis import Summary
 
@@ -91,7 +91,7 @@ def run_on_ray(
     return done
 
 
-def replay_run(
+def replay(
     path: str | Path,
     until: int | None = None,
     checkpoint: str | Path | None = None,
@@ -102,9 +102,9 @@ def replay_run(
     folder = RunFolder.open(path)
     record = read_record(path / RAY)
     require(record["finished"], f"the run in {path} has not finished: go on with it (--resume)")
-    spec = Spec.of(folder.spec())
+    spec = Spec.load(path / SPEC)
     task, rule = spec.make_task(), spec.make_rule()
-    return replay(folder.schedule(), task, rule, record, until, checkpoint, force)
+    return replay_recorded(folder.schedule(), task, rule, record, until, checkpoint, force)
 
 
 def compare_real(

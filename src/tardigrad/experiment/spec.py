@@ -13,13 +13,21 @@ import torch
 from tardigrad.clusters import CLUSTERS, Cluster
 from tardigrad.core.checks import count, require
 from tardigrad.core.layout import Layout
+from tardigrad.core.own_code import located
 from tardigrad.engine import Evaluation, Limits
 from tardigrad.engine.choose import Engine
 from tardigrad.engine.execute import prepare, prepare_together
 from tardigrad.engine.execution import Execution
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.run import Say
-from tardigrad.experiment.structure import Plain, Registry, Structure, join, table
+from tardigrad.experiment.structure import (
+    Plain,
+    Registry,
+    Structure,
+    join,
+    parameters_of,
+    table,
+)
 from tardigrad.links import LINKS, Link
 from tardigrad.policies import POLICIES, Policy
 from tardigrad.rules import RULES, Rule
@@ -30,16 +38,16 @@ from tardigrad.tasks import TASKS, Task
 Table = Mapping[str, Plain]
 """A section of the file: `name` says which, the rest are its arguments."""
 
-TASK = Registry("task", TASKS)
-RULE = Registry("rule", RULES)
-POLICY = Registry("policy", POLICIES)
-CLUSTER = Registry("cluster", CLUSTERS)
-LINK = Registry("link", LINKS)
-RATE = Registry("rate", RATES, key="rate")
+TASK = Registry("task", TASKS, Task)
+RULE = Registry("rule", RULES, Rule)
+POLICY = Registry("policy", POLICIES, Policy)
+CLUSTER = Registry("cluster", CLUSTERS, Cluster)
+LINK = Registry("link", LINKS, Link)
+RATE = Registry("rate", RATES, LearningRate, key="rate")
 STRUCTURE = Structure({Policy: POLICY, Cluster: CLUSTER, LearningRate: RATE})
 
-EVERY_RULE = ("ema", "clip_norm")
-"""What [rule] may say for any rule, beside the rule's own arguments."""
+EVERY_RULE = ("ema", "clip_norm", "weight_decay")
+"""What [rule] may say for any rule, where it is not an argument of the rule's own."""
 
 
 def _async() -> Table:
@@ -91,6 +99,8 @@ class Spec:
     """On Ray: logs survive loss of power, and other machines see them at once (needed on NFS)."""
 
     def __post_init__(self) -> None:
+        for name in SECTIONS:  # so that they are the same from any folder
+            object.__setattr__(self, name, located(getattr(self, name), Path.cwd()))
         count("updates", self.updates)
         require(
             isinstance(self.sync_log, bool), f"sync_log is true or false, got {self.sync_log!r}"
@@ -131,15 +141,17 @@ class Spec:
         return made
 
     def make_rule(self) -> Rule:
+        maker, args = STRUCTURE.choose(RULE, "rule", self.rule)
+        taken, _ = parameters_of(maker, "rule")
+        also = [name for name in EVERY_RULE if name not in taken]
         hints = get_type_hints(Rule)
         common = {
-            name: STRUCTURE.value(f"rule.{name}", self.rule[name], hints[name])
-            for name in EVERY_RULE
-            if name in self.rule
+            name: STRUCTURE.value(f"rule.{name}", args.pop(name), hints[name])
+            for name in also
+            if name in args
         }
-        own = {name: value for name, value in self.rule.items() if name not in EVERY_RULE}
-        maker, args = STRUCTURE.choose(RULE, "rule", own)
-        made: Rule = STRUCTURE.call(maker, "rule", args, self._fill(), also=EVERY_RULE)
+        made: Rule = STRUCTURE.call(maker, "rule", args, self._fill(), also)
+        RULE.check("rule", maker, made)
         try:
             return replace(made, **common)
         except ValueError as error:
@@ -220,8 +232,12 @@ SECTIONS = tuple(name for name, hint in get_type_hints(Spec).items() if hint == 
 
 
 def read_toml(path: Path) -> dict[str, Plain]:
+    """What a file says; the user's own code in it is looked for from the file's folder."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return {
+            n: located(part, path.parent) if n in SECTIONS else part for n, part in data.items()
+        }
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}") from None
     except (IsADirectoryError, PermissionError) as error:

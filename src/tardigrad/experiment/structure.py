@@ -4,6 +4,7 @@ What a part of a spec may hold is what the function or dataclass behind it takes
 type hints are the only description there is.
 """
 
+import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,17 +12,31 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from tardigrad.core.checks import nearest, require
+from tardigrad.core.own_code import WRITE, factory, is_own, own_name, raised
 
 Plain = Any
 """What TOML can say: numbers, strings, truth values, lists and tables."""
 
 
 class Registry(NamedTuple):
-    """Named makers of one kind of thing; `key` is where a table says which."""
+    """Named makers of one kind of thing; `key` is where a table says which.
+
+    A maker of the user's own is named by where it is; what it returns is checked against `makes`.
+    """
 
     kind: str
     makers: Mapping[str, Callable[..., Any]]
+    makes: type
     key: str = "name"
+
+    def check(self, path: str, maker: Callable[..., Any], made: Any) -> None:
+        """Refuse what is of another kind."""
+        lacks = _lacks(made, self.makes)
+        require(
+            not lacks,
+            f"[{path}] {getattr(maker, '__name__', maker)} returned {_short(made)}, which is no "
+            f"{self.kind} ({lacks}): return a tardigrad.{self.makes.__name__}",
+        )
 
 
 class Structure:
@@ -43,7 +58,9 @@ class Structure:
     ) -> Any:
         """The thing that a table such as {name = "sgd", lr = 0.1}, or a bare name, asks for."""
         maker, args = self.choose(registry, path, data)
-        return self.call(maker, path, args, fill)
+        made = self.call(maker, path, args, fill)
+        registry.check(path, maker, made)
+        return made
 
     def choose(
         self, registry: Registry, path: str, data: Plain
@@ -57,10 +74,13 @@ class Structure:
             f'add {registry.key} = "…", one of {", ".join(known)}',
         )
         name = args.pop(registry.key)
+        own = own_name(name) if isinstance(name, str) and name not in registry.makers else None
+        if own is not None:
+            return factory(own, f"{path}.{registry.key}"), args
         require(
             isinstance(name, str) and name in registry.makers,
             f"{path}.{registry.key}: there is no {registry.kind} "
-            f"{among(name, known)} Known: {', '.join(known)}",
+            f"{among(name, known)} Known: {', '.join(known)}; your own as {WRITE}",
         )
         return registry.makers[name], args
 
@@ -81,6 +101,11 @@ class Structure:
             return maker(**typed)
         except ValueError as error:
             raise ValueError(f"[{path}] {error}") from error
+        except Exception as error:
+            if not is_own(maker):
+                raise
+            name = getattr(maker, "__name__", maker)
+            raise ValueError(f"[{path}] {name} failed: {raised(error)}") from error
 
     def arguments(
         self,
@@ -92,18 +117,20 @@ class Structure:
     ) -> dict[str, Any]:
         """`args` checked against the maker's signature, with types as it wants them."""
         fill = fill or {}
-        parameters = inspect.signature(maker).parameters
-        hints = get_type_hints(maker)
+        parameters, takes_any = parameters_of(maker, path)
+        hints = _hints(maker)
         known = [*parameters, *also]
         for name in args:
             require(
-                name in parameters,
+                name in parameters or takes_any,
                 f"{f'[{path}]' if path else 'the spec'} has no key {among(name, known)} "
                 f"It takes {', '.join(known) or 'nothing'}",
             )
         typed = {
-            name: self.value(join(path, name), args[name], hints.get(name, Any), fill)
-            for name in args
+            name: self.value(join(path, name), value, hints[name], fill)
+            if name in hints
+            else self._untyped(join(path, name), value, fill)
+            for name, value in args.items()
         }
         for name, parameter in parameters.items():
             if name in typed:
@@ -148,6 +175,14 @@ class Structure:
             "so use tardigrad from Python for it",
         )
         return self.call(hint, path, table(path, data), fill)
+
+    def _untyped(self, path: str, data: Plain, fill: Mapping[str, Any] | None) -> Any:
+        """As it stands in the file, for whoever does not say what it takes; but for a table that
+        can only be a rate."""
+        for registry in self.registries.values():
+            if registry.key != "name" and isinstance(data, dict) and registry.key in data:
+                return self.named(registry, path, data, fill)
+        return data
 
     def _union(
         self, path: str, data: Plain, members: tuple[Any, ...], fill: Mapping[str, Any] | None
@@ -223,6 +258,52 @@ def _scalar(path: str, data: Plain, hint: Any) -> Any:
     good = isinstance(data, accepted) and not (isinstance(data, bool) and hint is not bool)
     require(good, f"{path} must be {says}, got {data!r}")
     return data if hint in (bool, str) else hint(data)
+
+
+def parameters_of(
+    maker: Callable[..., Any], path: str
+) -> tuple[dict[str, inspect.Parameter], bool]:
+    """The maker's arguments that a file can give, and whether it takes any others (**rest)."""
+    try:
+        parameters = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"[{path}] {maker!r} does not say what it takes: name a Python function that calls it"
+        ) from None
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    for one in parameters:
+        require(
+            one.kind is not one.POSITIONAL_ONLY,
+            f"[{path}] {one.name} cannot be given by name: take the / out of the arguments of "
+            f"{getattr(maker, '__name__', maker)}",
+        )
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    return {one.name: one for one in parameters if one.kind in by_name}, takes_any
+
+
+def _hints(maker: Callable[..., Any]) -> dict[str, Any]:
+    """What its arguments say they are; nothing where that cannot be found out."""
+    if isinstance(maker, functools.partial):
+        return _hints(maker.func)
+    own_class = inspect.isclass(maker) and not hasattr(maker, "__dataclass_fields__")
+    try:
+        return get_type_hints(maker.__init__ if own_class else maker)
+    except (NameError, TypeError, AttributeError):  # names that only type checkers import
+        return {}
+
+
+def _lacks(made: Any, kind: type) -> str:
+    """Why it is not of this kind; a protocol is met by whoever has its members."""
+    if not getattr(kind, "_is_protocol", False):
+        return "" if isinstance(made, kind) else f"it is {type(made).__name__}"
+    members = [*kind.__annotations__, *(n for n in vars(kind) if not n.startswith("_"))]
+    missing = [name for name in members if not hasattr(made, name)]
+    return f"it has no {', '.join(missing)}" if missing or isinstance(made, type) else ""
+
+
+def _short(made: Any) -> str:
+    text = repr(made)
+    return text if len(text) <= 60 and "\n" not in text else f"something of {type(made).__name__}"
 
 
 def table(path: str, data: Plain) -> Mapping[str, Plain]:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import torch
 
 from tardigrad.core.checks import count, require
+from tardigrad.core.own_code import brief
 from tardigrad.engine.memory import GIB, check_budget
 from tardigrad.engine.run import Say
 from tardigrad.experiment.comparison import Outcome, control_of, learned_of, outcome_of, split
@@ -56,7 +57,7 @@ class Point(NamedTuple):
     def label(self) -> str:
         """All but the seed: points that differ in that alone are repetitions."""
         named = [f"{k}={value_text(v)}" for k, v in self.values.items() if k != "seed"]
-        return ", ".join(named) or str(self.spec.rule["name"])
+        return ", ".join(named) or brief(str(self.spec.rule["name"]))
 
 
 def points(data: Table, words: Sequence[str]) -> list[Point]:

@@ -35,7 +35,7 @@ class Replayed(NamedTuple):
     difference: Difference | None
 
 
-def replay(
+def replay_recorded(
     schedule: Schedule,
     task: Task,
     rule: Rule,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tardigrad.core.own_code import brief
 from tardigrad.recording.folder import RunFolder
 
 METRICS = ("validation", "test", "train")
@@ -76,7 +77,7 @@ def load_series(path: str | Path) -> list[Series]:
                 f"{path} holds a run that {what}, and no results: "
                 "finish it with --resume, then ask for its report"
             )
-        return [Series(folder.spec()["rule"]["name"], [folder.metrics()], [summary])]
+        return [Series(brief(folder.spec()["rule"]["name"]), [folder.metrics()], [summary])]
     return gathered(outcomes)
 
 

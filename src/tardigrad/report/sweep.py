@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tardigrad.core.own_code import title_name
 from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.recording.folder import RunFolder, write
 from tardigrad.report.clocks import clock_of, time_text
@@ -71,7 +72,7 @@ class Sweep:
             end = math.inf if point.diverged or not loss else point.final(loss)
             return end, [repr(value) for value in point.values.values()]
 
-        task = folder.spec()["task"]["name"].replace("_", " ")
+        task = title_name(folder.spec()["task"]["name"])
         title = f"{task}: {' × '.join(outcomes[0]['point'])}"
         return cls(title, sorted(found, key=place), loss, accuracy)
 
