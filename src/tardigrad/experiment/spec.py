@@ -38,7 +38,7 @@ LINK = Registry("link", LINKS)
 RATE = Registry("rate", RATES, key="rate")
 STRUCTURE = Structure({Policy: POLICY, Cluster: CLUSTER, LearningRate: RATE})
 
-EVERY_RULE = ("ema", "clip_norm")
+EVERY_RULE = ("ema", "clip_norm", "no_decay")
 """What [rule] may say for any rule, beside the rule's own arguments."""
 
 

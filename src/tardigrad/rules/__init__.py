@@ -8,6 +8,7 @@ from tardigrad.rules.catalogue import (
     adam,
     adam_ga,
     adam_sa,
+    adamw,
     dana,
     dana_ga,
     dana_sa,
@@ -15,6 +16,7 @@ from tardigrad.rules.catalogue import (
     exponential_penalty,
     fasgd,
     gap_aware,
+    nadam,
     rmsprop,
     sgd,
     staleness_aware,
@@ -23,6 +25,7 @@ from tardigrad.rules.dana import Dana
 from tardigrad.rules.delay import DelayCompensation
 from tardigrad.rules.fasgd import Fasgd
 from tardigrad.rules.gap import Gap
+from tardigrad.rules.nadam import NAdam
 from tardigrad.rules.parts import (
     Correction,
     Nothing,
@@ -52,6 +55,7 @@ __all__ = [
     "ExponentialPenalty",
     "Fasgd",
     "Gap",
+    "NAdam",
     "Nothing",
     "Now",
     "Optimizer",
@@ -70,6 +74,7 @@ __all__ = [
     "adam",
     "adam_ga",
     "adam_sa",
+    "adamw",
     "combine",
     "dana",
     "dana_ga",
@@ -79,6 +84,7 @@ __all__ = [
     "fasgd",
     "gap_aware",
     "mean",
+    "nadam",
     "rate",
     "rmsprop",
     "sgd",
