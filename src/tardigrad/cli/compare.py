@@ -35,7 +35,8 @@ def compare(
     """Compare rules on the same schedule of late gradients and the same batches.
 
     A rule takes lr, weight_decay, no_decay, ema and clip_norm from the file unless it says its own.
-    With several seeds the table gives mean ± standard deviation; each seed is a schedule of its own.
+    With several seeds the table gives mean ± standard deviation; each seed is a schedule of its
+    own.
     """
     spec = Spec.load(file, changes or ())
     folder = to or Path("runs") / f"{file.stem}-compare"

@@ -44,6 +44,7 @@ from tardigrad.rules.rmsprop import RmsProp
 from tardigrad.rules.rule import Rule, RuleOwn, RuleState
 from tardigrad.rules.sgd import Sgd
 from tardigrad.rules.staleness import ExponentialPenalty, StalenessAware
+from tardigrad.rules.torch_optim import TorchOptimizer, torch_optimizer
 
 __all__ = [
     "RULES",
@@ -70,6 +71,7 @@ __all__ = [
     "Sgd",
     "Signal",
     "StalenessAware",
+    "TorchOptimizer",
     "adagrad",
     "adam",
     "adam_ga",
@@ -89,4 +91,5 @@ __all__ = [
     "rmsprop",
     "sgd",
     "staleness_aware",
+    "torch_optimizer",
 ]
