@@ -4,6 +4,7 @@ A `Rule` is a *correction* (of one gradient, for its staleness) in front of an *
 `parts` has them, and as pure as they are.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -68,6 +69,11 @@ class Rule:
         object.__setattr__(self, "lr", learning_rate(self.lr))
         check_part(self.correction, Correction)
         check_part(self.optimizer, Optimizer)
+        require(
+            not (math.isnan(learning_rate(self.lr).max) and self.correction.reads_largest_rate),
+            f"{self.correction.called} needs the largest rate of the run, which a function does "
+            "not tell: write lr=rates.function(your_function, largest=0.1)",
+        )
         require(number("weight_decay", self.weight_decay) >= 0, "weight_decay must not be negative")
         if self.ema is not None:
             require(0 < number("ema", self.ema) < 1, f"ema must be in (0, 1), got {self.ema}")
