@@ -25,6 +25,7 @@ RULE_CASES: dict[str, Rule] = {
     "gap_layer": tg.rules.gap_aware(lr=0.05, per="layer"),
     "gap_global": tg.rules.gap_aware(lr=0.05, per="global"),
     "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),
+    "no_decay": tg.rules.adamw(lr=0.05, weight_decay=0.1, no_decay=("*bias",)),
     "cosine": tg.rules.adam_ga(lr=cosine(0.05, over=2, by="epochs")),
 }
 POLICY_CASES: dict[str, tuple[Any, Any, int]] = {

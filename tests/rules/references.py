@@ -9,6 +9,7 @@ its own delay and view, and the mean of the corrected ones makes one step.
 """
 
 import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -49,6 +50,11 @@ class Reference:
 
     def sent(self, now: Now) -> Vector:
         return list(self.theta)
+
+
+def single(x: float) -> float:
+    """Rounded to single precision."""
+    return float(struct.unpack("f", struct.pack("f", x))[0])
 
 
 def zeros(like: Vector) -> Vector:
@@ -370,6 +376,54 @@ class AdamLike(Reference):
             (a / (1 - b1**count)) / (math.sqrt(b / (1 - b2**count)) + self.eps)
             for a, b in zip(m, u, strict=True)
         ]
+
+
+class AdamW(AdamLike):
+    """Adam from parameters that have shrunk by η·wd, those left out not; g holds no decay."""
+
+    def __init__(self, kind: str = "none", decay: float = 0.01, spared: Sequence[int] = ()) -> None:
+        super().__init__(kind)
+        self.decay, self.spared = decay, spared
+
+    def update(self, pushes: Sequence[Push], now: Now) -> None:
+        before = list(self.theta)
+        super().update(pushes, now)
+        for i, old in enumerate(before):
+            if i not in self.spared:
+                self.theta[i] -= now.lr * self.decay * old
+
+
+class Nadam(AdamLike):
+    """Adam whose step looks ahead: this gradient by μ_k, and the mean by μ_{k+1}."""
+
+    def __init__(
+        self,
+        kind: str = "none",
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        psi: float = 4e-3,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(kind, betas, eps, weight_decay)
+        self.psi = psi
+
+    def start(self, theta: Vector) -> None:
+        super().start(theta)
+        self.product = 1.0
+
+    def update(self, pushes: Sequence[Push], now: Now) -> None:
+        pushes = [self.decayed(push) for push in pushes]
+        shares = [push.delay + 1.0 if self.kind == "staleness" else 1.0 for push in pushes]
+        penalised = average([[g / s for g in p.grad] for p, s in zip(pushes, shares, strict=True)])
+        self.m, self.u = self._moments(penalised, average([push.grad for push in pushes]))
+        k = now.updates
+        mu, ahead = (self.betas[0] * (1 - 0.96 ** (n * self.psi) / 2) for n in (k, k + 1))
+        self.product = single(self.product * single(mu))  # as torch keeps it
+        for i, g in enumerate(penalised):
+            root = math.sqrt(self.u[i] / (1 - self.betas[1] ** k)) + self.eps
+            look = (1 - mu) * g / (1 - self.product)
+            look += ahead * self.m[i] / (1 - self.product * ahead)
+            self.theta[i] -= now.lr * look / root
 
 
 class Lamb(AdamLike):

@@ -34,6 +34,20 @@ OPTIMIZERS: dict[str, tuple[tg.Rule, Callable[[Any], torch.optim.Optimizer]]] = 
         rules.adam(0.003, (0.8, 0.99), 1e-5, weight_decay=0.01),
         lambda p: torch.optim.Adam(p, 0.003, (0.8, 0.99), 1e-5, weight_decay=0.01),
     ),
+    "adamw": (rules.adamw(0.002), lambda p: torch.optim.AdamW(p, 0.002)),
+    "adamw options": (
+        rules.adamw(0.003, (0.8, 0.99), 1e-5, weight_decay=0.1),
+        lambda p: torch.optim.AdamW(p, 0.003, (0.8, 0.99), 1e-5, weight_decay=0.1),
+    ),
+    "nadam": (rules.nadam(0.002), lambda p: torch.optim.NAdam(p, 0.002)),
+    "nadam options": (
+        rules.nadam(0.003, (0.8, 0.99), 1e-5, 0.02, weight_decay=0.01),
+        lambda p: torch.optim.NAdam(p, 0.003, (0.8, 0.99), 1e-5, 0.01, 0.02),
+    ),
+    "nadam decoupled": (
+        rules.nadam(0.003, weight_decay=0.1, decoupled=True),
+        lambda p: torch.optim.NAdam(p, 0.003, weight_decay=0.1, decoupled_weight_decay=True),
+    ),
     "rmsprop": (rules.rmsprop(0.001), lambda p: torch.optim.RMSprop(p, 0.001)),
     "rmsprop options": (
         rules.rmsprop(0.0005, 0.9, 1e-4, momentum=0.9, weight_decay=0.01),
@@ -102,6 +116,25 @@ def test_a_module_is_trained_as_torch_trains_it(name: str, dtype: torch.dtype) -
     for policy in (tg.Async(), tg.Sync()):
         run = tg.execute(alone(policy), task, rule, engine="exact")
         assert torch.equal(run.params, trained)
+
+
+@Dtypes
+@pytest.mark.parametrize("decoupled", [False, True], ids=["decay", "decoupled"])
+def test_tensors_without_decay_are_as_in_torchs_groups(decoupled: bool, dtype: torch.dtype) -> None:
+    task, module = module_task(dtype)
+    biases = [p for n, p in module.named_parameters() if n.endswith("bias")]
+    rest = [p for n, p in module.named_parameters() if not n.endswith("bias")]
+    groups: list[dict[str, Any]] = [{"params": rest}, {"params": biases, "weight_decay": 0.0}]
+    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
+    optimizer = kind(groups, 0.003, weight_decay=0.1)
+    for step in range(STEPS):
+        inputs, targets = task.batch(Turn(0, step, step))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(inputs), targets).backward()
+        optimizer.step()
+    trained = torch.cat([p.detach().flatten() for p in module.parameters()])
+    rule = tg.Rule(0.003, rules.Adam(), weight_decay=0.1, decoupled=decoupled, no_decay=("*bias",))
+    assert torch.equal(tg.execute(alone(tg.Async()), task, rule, engine="exact").params, trained)
 
 
 @pytest.mark.parametrize("name", ["momentum", "adam"])
@@ -175,7 +208,7 @@ def test_a_staleness_rule_is_its_optimizer(name: str, dtype: torch.dtype, policy
 
 def test_every_staleness_rule_is_held_to_its_optimizer() -> None:
     own_law = {"fasgd", "dana", "dana_ga"}  # a deviation, and views that look ahead
-    plain = {"sgd", "adam", "rmsprop", "adagrad"}
+    plain = {"sgd", "adam", "adamw", "nadam", "rmsprop", "adagrad"}
     assert {name.split()[0] for name in PENALISED} >= set(rules.RULES) - own_law - plain
 
 

@@ -2,10 +2,15 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import tardigrad as tg
+from tardigrad import rules
+from tardigrad.core.used_code import used_code
 from tardigrad.rules import rates
 from tardigrad.rules.rates import LearningRate, Progress, learning_rate
 
@@ -18,6 +23,7 @@ EVERY: list[LearningRate] = [
     rates.linear(0.1, over=40, final=0.4),
     rates.cosine(0.1, over=40, final=0.01),
     rates.exponential(0.1, decay=0.3, over=20),
+    rates.function(lambda update: 0.1 / (1 + update), largest=0.1),
     rates.warm_up(rates.step(0.2, (30,)), workers=8, over=10, by="updates"),
 ]
 
@@ -31,6 +37,51 @@ def test_the_largest_rate_is_reached_and_never_passed(rate: LearningRate) -> Non
     values = [at(rate, k) for k in range(60)]
     assert max(values) == pytest.approx(rate.max, rel=1e-12)
     assert min(values) >= 0
+
+
+def halving(update: int) -> float:
+    return float(0.1 * 0.5 ** (update // 10))
+
+
+@pytest.mark.parametrize("engine", ["exact", "fast"])
+def test_a_function_of_ones_own_is_a_rate(engine: Any) -> None:
+    """The updates that are handed to it count from 0."""
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=3), 40)
+    task = tg.FunctionTask(torch.ones(5), lambda view, worker, step: view + 0.1 * worker)
+    milestones = rates.step(0.1, (10, 20, 30), 0.5)
+    mine, known = (
+        tg.execute(schedule, task, rules.sgd(lr, 0.9), engine=engine).params
+        for lr in (halving, milestones)
+    )
+    assert torch.equal(mine, known)
+
+
+def test_the_code_of_a_function_is_recorded_with_the_run() -> None:
+    here = Path(__file__).name
+    names = used_code(rules.sgd(lr=lambda update: 0.1 / (1 + update)))
+    assert any(name.endswith(here) for name in names)
+    assert not any(name.endswith(here) for name in used_code(rules.sgd(0.1)))
+
+
+def test_a_function_does_not_tell_its_largest_rate() -> None:
+    with pytest.raises(ValueError, match=r"Gap needs the largest rate .*rates.function\("):
+        rules.gap_aware(halving)
+    rules.gap_aware(halving, max_lr=0.1)
+    rules.gap_aware(rates.function(halving, largest=0.1))
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "nothing": (lambda update: None, r"what lr\(0\) returns must be a finite number, got None"),
+    "negative": (lambda update: -1.0, r"what lr\(0\) returns must not be negative"),
+    "no argument": (lambda: 0.1, r"lr\(0\) failed .* number of updates made so far"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_function_that_gives_no_rate_is_refused(name: str) -> None:
+    function, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        rules.sgd(function)
 
 
 def test_step_counts_milestones_passed() -> None:

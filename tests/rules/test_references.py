@@ -81,6 +81,24 @@ CASES: dict[str, tuple[tg.Rule, Twin]] = {
         rules.adam(LR, betas=(0.8, 0.95), eps=1e-3),
         lambda: ref.AdamLike(betas=(0.8, 0.95), eps=1e-3),
     ),
+    "adamw": (rules.adamw(LR), ref.AdamW),
+    "adamw no_decay": (
+        rules.adamw(LR, weight_decay=0.2, no_decay=("bias",)),
+        lambda: ref.AdamW(decay=0.2, spared=range(4, 7)),
+    ),
+    "decoupled, staleness": (
+        tg.Rule(LR, rules.Adam(), rules.StalenessAware("gradient"), 0.1, decoupled=True),
+        lambda: ref.AdamW("staleness", 0.1),
+    ),
+    "nadam": (rules.nadam(LR), ref.Nadam),
+    "nadam betas eps": (
+        rules.nadam(LR, (0.8, 0.95), 1e-3, momentum_decay=0.05),
+        lambda: ref.Nadam(betas=(0.8, 0.95), eps=1e-3, psi=0.05),
+    ),
+    "staleness, nadam": (
+        tg.Rule(LR, rules.NAdam(), rules.StalenessAware("gradient")),
+        lambda: ref.Nadam("staleness"),
+    ),
     "rmsprop": (rules.rmsprop(LR), ref.RmsProp),
     "rmsprop momentum": (
         rules.rmsprop(LR, alpha=0.9, eps=1e-6, momentum=0.9),
@@ -236,6 +254,8 @@ DECAYED: dict[str, tuple[tg.Rule, Twin]] = {
         lambda: ref.HeavyBall(0.9, True, weight_decay=DECAY),
     ),
     "adam": (rules.adam(LR, weight_decay=DECAY), lambda: ref.AdamLike(weight_decay=DECAY)),
+    "adamw": (rules.adamw(LR, weight_decay=DECAY), lambda: ref.AdamW(decay=DECAY)),
+    "nadam": (rules.nadam(LR, weight_decay=DECAY), lambda: ref.Nadam(weight_decay=DECAY)),
     "rmsprop": (rules.rmsprop(LR, weight_decay=DECAY), lambda: ref.RmsProp(weight_decay=DECAY)),
     "adagrad": (rules.adagrad(LR, weight_decay=DECAY), lambda: ref.AdaGrad(weight_decay=DECAY)),
     "staleness_aware": (

@@ -24,6 +24,9 @@ BAD = [
     (lambda: unchecked.adam(0.1, betas=(0.9,)), "betas must be two decays"),
     (lambda: unchecked.adam(0.1, betas=0.9), "betas must be two decays"),
     (lambda: rules.adam(0.1, eps=0.0), "eps must be greater than 0"),
+    (lambda: rules.nadam(0.1, momentum_decay=-1.0), "momentum_decay must not be negative"),
+    (lambda: unchecked.adamw(0.1, no_decay="*bias"), r'no_decay must be a list .*\["\*bias"\]'),
+    (lambda: rules.adamw(0.1, weight_decay=0.0, no_decay=("b",)), "but weight_decay is 0 for all"),
     (lambda: rules.rmsprop(0.1, alpha=1.0), r"alpha must be in \[0, 1\)"),
     (lambda: unchecked.rmsprop(0.1, momentum="x"), "momentum must be a finite number"),
     (lambda: rules.adagrad(0.1, eps=-1.0), "eps must be greater than 0"),
@@ -153,3 +156,10 @@ def test_fasgds_deviation_is_what_links_read() -> None:
     assert deviation is not None
     assert torch.equal(deviation, torch.zeros(3))
     assert rules.sgd(0.1).deviation(rules.sgd(0.1).start(theta, layout)) is None
+
+
+def test_a_pattern_that_fits_no_tensor_is_refused() -> None:
+    task = tg.FunctionTask(torch.ones(3), lambda view, worker, step: view)
+    rule = rules.adamw(0.1, no_decay=("thetta",))
+    with pytest.raises(ValueError, match=r"no tensor .* called 'thetta'; did you mean 'theta'"):
+        tg.simulate(task, rule, cluster=tg.Gamma(workers=1), updates=1)

@@ -34,8 +34,9 @@ def compare(
 ) -> None:
     """Compare rules on the same schedule of late gradients and the same batches.
 
-    A rule takes lr, weight_decay, ema and clip_norm from the file unless it says its own. With
-    several seeds the table gives mean ± standard deviation; each seed is a schedule of its own.
+    A rule takes lr, weight_decay, no_decay, ema and clip_norm from the file unless it says its own.
+    With several seeds the table gives mean ± standard deviation; each seed is a schedule of its
+    own.
     """
     spec = Spec.load(file, changes or ())
     folder = to or Path("runs") / f"{file.stem}-compare"

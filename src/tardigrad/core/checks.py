@@ -46,6 +46,13 @@ def one_of(field: str, value: object, choices: Iterable[object]) -> None:
         raise ValueError(f"{field} must be one of {known}, got {value!r}{nearest(value, options)}")
 
 
+def name_patterns(field: str, value: object) -> tuple[str, ...]:
+    """Patterns of names; one alone would be taken letter by letter."""
+    good = isinstance(value, tuple | list) and all(isinstance(item, str) for item in value)
+    require(good, f'{field} must be a list of patterns such as ["*bias"], got {value!r}')
+    return tuple(value)  # type: ignore[arg-type]
+
+
 def nearest(name: object, known: Iterable[object]) -> str:
     """`; did you mean 'x'?` where a known name is near, else nothing."""
     close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,6 +52,16 @@ class Layout:
             name: vector[at[i] : at[i + 1]].view(shape)
             for i, (name, shape) in enumerate(zip(self.names, self.shapes, strict=True))
         }
+
+    def by_name(self, value: Callable[[str], float], like: Tensor) -> Tensor:
+        """A number for each parameter, by the name of its tensor alone: wherever shards cut, a
+        parameter's is the same."""
+        return torch.cat(
+            [
+                like.new_full((size,), value(name))
+                for name, size in zip(self.names, self.sizes, strict=True)
+            ]
+        )
 
 
 @dataclass(frozen=True)

@@ -293,6 +293,7 @@ def check_finite(execution: Execution) -> None:
 def divide(task: Task, rule: Rule, shards: int, shard_by: ShardBy = "slice") -> Sharding:
     """How a task's parameters are divided over shards, as far as they and the rule allow it."""
     check_parameters(task.start())
+    rule.check_names(task.layout)
     sharding = Sharding.divide(task.layout, shards, shard_by)
     check_scope(rule, sharding, task.start().dtype)
     return sharding

@@ -34,7 +34,7 @@ def check_scope(rule: Rule, sharding: Sharding, dtype: torch.dtype) -> None:
     if sharding.shards == 1:
         return
     for part in (rule.correction, rule.optimizer):
-        name = type(part).__name__
+        name = part.called
         if part.scope is not None:
             one_of(f"{name}.scope", part.scope, ("parameter", "tensor", "model"))
         require(
@@ -52,12 +52,12 @@ def check_scope(rule: Rule, sharding: Sharding, dtype: torch.dtype) -> None:
         if part.scope == "parameter":
             require(
                 why is None or why.reason != "reduction",
-                f'{type(part).__name__} says scope = "parameter", but {why}: say "tensor" (with '
+                f'{part.called} says scope = "parameter", but {why}: say "tensor" (with '
                 'shard_by = "tensor") or "model" (with shards = 1)',
             )
         elif why is not None:
             raise ValueError(
-                f"{type(part).__name__} was not found to treat each parameter alone, and "
+                f"{part.called} was not found to treat each parameter alone, and "
                 f"{sharding.shards} shards hold a part of them each: {why}. Say in its class what "
                 'it looks at: scope = "parameter" for each parameter alone, "tensor" for whole '
                 'tensors (with shard_by = "tensor") or "model" for all of them (with shards = 1)'

@@ -19,7 +19,7 @@ from tardigrad.experiment.structure import Plain, parameters_of
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
 
-KEPT = ("lr", "weight_decay", "ema", "clip_norm")
+KEPT = ("lr", "weight_decay", "ema", "clip_norm", "no_decay")
 """What a compared rule takes over from the spec's rule unless it says its own."""
 
 

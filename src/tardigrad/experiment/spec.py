@@ -46,7 +46,7 @@ LINK = Registry("link", LINKS, Link)
 RATE = Registry("rate", RATES, LearningRate, key="rate")
 STRUCTURE = Structure({Policy: POLICY, Cluster: CLUSTER, LearningRate: RATE})
 
-EVERY_RULE = ("ema", "clip_norm", "weight_decay")
+EVERY_RULE = ("ema", "clip_norm", "weight_decay", "no_decay")
 """What [rule] may say for any rule, where it is not an argument of the rule's own."""
 
 

@@ -188,6 +188,7 @@ class Structure:
         self, path: str, data: Plain, members: tuple[Any, ...], fill: Mapping[str, Any] | None
     ) -> Any:
         """The only member that data of this kind can mean, or else the first that takes it."""
+        members = tuple(m for m in members if get_origin(m) is not Callable)  # a file has none
         fitting = [m for m in members if m is not type(None) and self._fits(data, m)]
         require(
             bool(fitting),

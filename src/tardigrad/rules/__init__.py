@@ -8,6 +8,7 @@ from tardigrad.rules.catalogue import (
     adam,
     adam_ga,
     adam_sa,
+    adamw,
     dana,
     dana_ga,
     dana_sa,
@@ -15,6 +16,7 @@ from tardigrad.rules.catalogue import (
     exponential_penalty,
     fasgd,
     gap_aware,
+    nadam,
     rmsprop,
     sgd,
     staleness_aware,
@@ -23,6 +25,7 @@ from tardigrad.rules.dana import Dana
 from tardigrad.rules.delay import DelayCompensation
 from tardigrad.rules.fasgd import Fasgd
 from tardigrad.rules.gap import Gap
+from tardigrad.rules.nadam import NAdam
 from tardigrad.rules.parts import (
     Correction,
     Nothing,
@@ -41,6 +44,7 @@ from tardigrad.rules.rmsprop import RmsProp
 from tardigrad.rules.rule import Rule, RuleOwn, RuleState
 from tardigrad.rules.sgd import Sgd
 from tardigrad.rules.staleness import ExponentialPenalty, StalenessAware
+from tardigrad.rules.torch_optim import TorchOptimizer, torch_optimizer
 
 __all__ = [
     "RULES",
@@ -52,6 +56,7 @@ __all__ = [
     "ExponentialPenalty",
     "Fasgd",
     "Gap",
+    "NAdam",
     "Nothing",
     "Now",
     "Optimizer",
@@ -66,10 +71,12 @@ __all__ = [
     "Sgd",
     "Signal",
     "StalenessAware",
+    "TorchOptimizer",
     "adagrad",
     "adam",
     "adam_ga",
     "adam_sa",
+    "adamw",
     "combine",
     "dana",
     "dana_ga",
@@ -79,8 +86,10 @@ __all__ = [
     "fasgd",
     "gap_aware",
     "mean",
+    "nadam",
     "rate",
     "rmsprop",
     "sgd",
     "staleness_aware",
+    "torch_optimizer",
 ]

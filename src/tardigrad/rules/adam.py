@@ -32,14 +32,7 @@ class Adam(Optimizer[AdamState, Nothing]):
     adds = True
 
     def __post_init__(self) -> None:
-        require(
-            isinstance(self.betas, tuple | list) and len(self.betas) == 2,
-            f"betas must be two decays such as (0.9, 0.999), got {self.betas!r}",
-        )
-        object.__setattr__(self, "betas", tuple(self.betas))
-        fraction("betas[0]", self.betas[0])
-        fraction("betas[1]", self.betas[1])
-        positive("eps", self.eps)
+        object.__setattr__(self, "betas", check_betas(self.betas, self.eps))
 
     def start(self, theta: Tensor, layout: Layout) -> AdamState:
         return AdamState(torch.zeros_like(theta), torch.zeros_like(theta))
@@ -68,3 +61,15 @@ class Adam(Optimizer[AdamState, Nothing]):
         step = (-(rate(signal, now) / mean_bias) * mean) / denominator
         theta = torch.add(theta, step)
         return theta, AdamState(mean, mean_square), tuple(owns)
+
+
+def check_betas(betas: Sequence[float], eps: float) -> tuple[float, float]:
+    """The two decays, checked as ε is."""
+    require(
+        isinstance(betas, tuple | list) and len(betas) == 2,
+        f"betas must be two decays such as (0.9, 0.999), got {betas!r}",
+    )
+    fraction("betas[0]", betas[0])
+    fraction("betas[1]", betas[1])
+    positive("eps", eps)
+    return betas[0], betas[1]

@@ -14,6 +14,7 @@ from tardigrad.rules.dana import Dana
 from tardigrad.rules.delay import DelayCompensation
 from tardigrad.rules.fasgd import Fasgd
 from tardigrad.rules.gap import Gap
+from tardigrad.rules.nadam import NAdam
 from tardigrad.rules.rates import Rate
 from tardigrad.rules.rmsprop import RmsProp
 from tardigrad.rules.rule import Rule
@@ -34,6 +35,37 @@ def adam(
 ) -> Rule:
     """m ← β1 m + (1−β1) g; u ← β2 u + (1−β2) g²; θ ← θ − η m̂ / (√û + ε)"""
     return Rule(lr, Adam(betas, eps), weight_decay=weight_decay)
+
+
+def adamw(
+    lr: Rate,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+    no_decay: tuple[str, ...] = (),
+) -> Rule:
+    """m ← β1 m + (1−β1) g; u ← β2 u + (1−β2) g²; θ ← (1 − η wd) θ − η m̂ / (√û + ε)
+
+    Adam with decoupled weight decay (Loshchilov and Hutter 2019, Alg. 2), which g does not hold
+    here. With one worker it equals `torch.optim.AdamW` bit for bit.
+    """
+    return Rule(lr, Adam(betas, eps), weight_decay=weight_decay, decoupled=True, no_decay=no_decay)
+
+
+def nadam(
+    lr: Rate,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    momentum_decay: float = 4e-3,
+    weight_decay: float = 0.0,
+    decoupled: bool = False,
+) -> Rule:
+    """m, u as Adam's; θ ← θ − η ((1−μ) g / (1−Π) + μ' m / (1−Π μ')) / (√û + ε)
+
+    Dozat 2016; μ, μ' and Π are told at `NAdam`.
+    """
+    optimizer = NAdam(betas, eps, momentum_decay)
+    return Rule(lr, optimizer, weight_decay=weight_decay, decoupled=decoupled)
 
 
 def rmsprop(
@@ -212,6 +244,8 @@ RULES: dict[str, Callable[..., Rule]] = {
     for factory in (
         sgd,
         adam,
+        adamw,
+        nadam,
         rmsprop,
         adagrad,
         staleness_aware,

@@ -63,6 +63,10 @@ class Gap(Correction[GapState, Nothing]):
         return "model" if self.per == "global" else None
 
     @property
+    def reads_largest_rate(self) -> bool:  # type: ignore[override]
+        return self.max_lr is None
+
+    @property
     def takes_means(self) -> bool:  # type: ignore[override]
         # The tentative step of a mean is not every optimizer's mean of tentative steps.
         return self.step == "previous"

@@ -80,6 +80,11 @@ class _SaysAnew:
             if hasattr(cls, word) and word not in vars(cls):
                 setattr(cls, word, False)
 
+    @property
+    def called(self) -> str:
+        """Its name in messages."""
+        return type(self).__name__
+
 
 class Correction(_SaysAnew, ABC, Generic[State, Own]):
     """Corrects one gradient for its staleness.
@@ -94,6 +99,8 @@ class Correction(_SaysAnew, ABC, Generic[State, Own]):
 
     scope: Scope | None = None
     """What is looked at together; see `Scope`."""
+    reads_largest_rate: bool = False
+    """Whether it needs `Now.lr_max`, which is NaN for a rate that is a function of one's own."""
     takes_means: bool = False
     """Whether it is known that a gradient at θ itself, not late, is corrected by a factor that does
     not depend on it, without rows of its worker's own, and that its step is scaled by 1. Then a

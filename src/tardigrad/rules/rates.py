@@ -9,6 +9,7 @@ where the rate sits inside the buffer.
 import math
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
@@ -39,7 +40,8 @@ class Progress(NamedTuple):
 
 
 class LearningRate(ABC):
-    """A rate η as a function of progress; `max` is its largest value over the whole run."""
+    """A rate η as a function of progress; `max` is its largest value over the whole run, NaN where
+    that is not known."""
 
     @abstractmethod
     def at(self, progress: Progress) -> float: ...
@@ -49,7 +51,8 @@ class LearningRate(ABC):
     def max(self) -> float: ...
 
 
-Rate = float | LearningRate
+Rate = float | LearningRate | Callable[[int], float]
+"""A number, a rate, or a function of the updates made so far."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,38 @@ class ConstantRate(LearningRate):
     @property
     def max(self) -> float:
         return self.lr
+
+
+@dataclass(frozen=True)
+class FunctionRate(LearningRate):
+    """η = function(updates made so far), a pure function of one's own.
+
+    `largest` is its largest value over the whole run, where that is known: Gap-Aware asks for it.
+    """
+
+    function: Callable[[int], float]
+    largest: float | None = None
+
+    def __post_init__(self) -> None:
+        require(callable(self.function), f"lr must be a function, got {self.function!r}")
+        if self.largest is not None:
+            positive("largest", self.largest)
+        self.at(Progress())
+
+    def at(self, progress: Progress) -> float:
+        try:
+            value = self.function(progress.updates)
+        except TypeError as error:
+            raise ValueError(
+                f"lr({progress.updates}) failed ({error}): a rate takes the number of updates made "
+                "so far, as lambda update: 0.1 / (1 + update) does"
+            ) from error
+        not_negative(f"what lr({progress.updates}) returns", value)
+        return float(value)
+
+    @property
+    def max(self) -> float:
+        return math.nan if self.largest is None else self.largest
 
 
 @dataclass(frozen=True)
@@ -185,7 +220,8 @@ class WarmUpRate(LearningRate):
         return learning_rate(self.after).max
 
 
-step, linear, cosine, exponential, warm_up = (
+function, step, linear, cosine, exponential, warm_up = (
+    FunctionRate,
     StepRate,
     LinearRate,
     CosineRate,
@@ -204,9 +240,11 @@ RATES: dict[str, type[LearningRate]] = {
 
 
 def learning_rate(lr: Rate) -> LearningRate:
-    """A number becomes a constant rate; a rate stays what it is."""
+    """A number becomes a constant rate, a function a rate; a rate stays what it is."""
     if isinstance(lr, LearningRate):
         return lr
+    if callable(lr):
+        return FunctionRate(lr)
     positive("lr", lr)
     return ConstantRate(float(lr))
 

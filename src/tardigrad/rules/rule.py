@@ -4,14 +4,16 @@ A `Rule` is a *correction* (of one gradient, for its staleness) in front of an *
 `parts` has them, and as pure as they are.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tardigrad.core.checks import number, positive, require
+from tardigrad.core.checks import name_patterns, nearest, number, positive, require
 from tardigrad.core.layout import Layout
 from tardigrad.rules.parts import Correction, Now, Optimizer, Peek, Push, check_part, mean
 from tardigrad.rules.rates import Progress, Rate, learning_rate
@@ -19,11 +21,14 @@ from tardigrad.rules.raw import Raw
 
 
 class RuleState(NamedTuple):
-    """A shard's state: the parts' own, and the running average of θ (empty unless asked for)."""
+    """A shard's state: the parts' own, the running average of θ (empty unless asked for), and which
+    parameters decay."""
 
     correction: Any
     optimizer: Any
     average: tuple[Tensor, ...] = ()
+    decayed: tuple[Tensor, ...] = ()
+    """1 for each parameter that decays and 0 for the others; nothing where all do."""
 
 
 class RuleOwn(NamedTuple):
@@ -41,6 +46,9 @@ class Rule:
         lr: a number is kept as the constant rate.
         weight_decay: wd·θ, with the server's θ, is added to each gradient before any correction
             (a choice: it is part of the gradient, so gaps and moments see it).
+        decoupled: instead, shrink θ by 1 − η·wd before the step (AdamW). Choice: η is not penalised
+            there, because the server's θ is not late.
+        no_decay: patterns of the names of tensors that do not decay, such as ("*bias", "*norm*").
         within_group: apply a group's gradients one after another at η/M instead of their mean
             (DC-SSGD).
         ema: keep θ̄ ← ema·θ̄ + (1 − ema)·θ after each update, from θ̄ = θ0, to be evaluated beside θ.
@@ -54,16 +62,29 @@ class Rule:
     within_group: bool = False
     ema: float | None = None
     clip_norm: float | None = None
+    decoupled: bool = False
+    no_decay: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lr", learning_rate(self.lr))
         check_part(self.correction, Correction)
         check_part(self.optimizer, Optimizer)
+        require(
+            not (math.isnan(learning_rate(self.lr).max) and self.correction.reads_largest_rate),
+            f"{self.correction.called} needs the largest rate of the run, which a function does "
+            "not tell: write lr=rates.function(your_function, largest=0.1)",
+        )
         require(number("weight_decay", self.weight_decay) >= 0, "weight_decay must not be negative")
         if self.ema is not None:
             require(0 < number("ema", self.ema) < 1, f"ema must be in (0, 1), got {self.ema}")
         if self.clip_norm is not None:
             positive("clip_norm", self.clip_norm)
+        object.__setattr__(self, "no_decay", name_patterns("no_decay", self.no_decay))
+        require(
+            not self.no_decay or self.weight_decay > 0,
+            "no_decay names tensors without weight decay, but weight_decay is 0 for all: leave "
+            "no_decay out, or set weight_decay",
+        )
 
     @property
     def takes_means(self) -> bool:
@@ -76,7 +97,25 @@ class Rule:
     def start(self, theta: Tensor, layout: Layout) -> RuleState:
         average = () if self.ema is None else (theta.clone(),)
         correction, optimizer = self.correction, self.optimizer
-        return RuleState(correction.start(theta, layout), optimizer.start(theta, layout), average)
+        return RuleState(
+            correction.start(theta, layout),
+            optimizer.start(theta, layout),
+            average,
+            (layout.by_name(self._decays, theta),) if self.no_decay else (),
+        )
+
+    def _decays(self, name: str) -> float:
+        """Whether the tensor of that name does, as 1 or 0."""
+        return 0.0 if any(fnmatchcase(name, pattern) for pattern in self.no_decay) else 1.0
+
+    def check_names(self, layout: Layout) -> None:
+        """Refuse a pattern that fits no tensor of the whole model."""
+        for pattern in self.no_decay:
+            require(
+                any(fnmatchcase(name, pattern) for name in layout.names),
+                f"no_decay: no tensor of the model is called {pattern!r}"
+                f"{nearest(pattern, layout.names)}; there are {_some(layout.names)}",
+            )
 
     def start_own(self, theta: Tensor, layout: Layout) -> RuleOwn:
         correction, optimizer = self.correction, self.optimizer
@@ -144,9 +183,10 @@ class Rule:
         now: Now,
         layout: Layout,
     ) -> tuple[Tensor, RuleState, tuple[RuleOwn, ...]]:
-        if self.weight_decay:
+        if self.weight_decay and not self.decoupled:
             decay = self.weight_decay
-            pushes = [p._replace(grad=torch.add(p.grad, theta, alpha=decay)) for p in pushes]
+            what = theta * state.decayed[0] if state.decayed else theta
+            pushes = [p._replace(grad=torch.add(p.grad, what, alpha=decay)) for p in pushes]
 
         grads = [push.grad for push in pushes]
         own_steps = [own.optimizer for own in owns]
@@ -164,10 +204,20 @@ class Rule:
             )
             signals.append(signal)
         stepped_theta, stepped, new_steps = self.optimizer.step(
-            theta, state.optimizer, own_steps, slots, signals, now, layout
+            self._shrunk(theta, state, now), state.optimizer, own_steps, slots, signals, now, layout
         )
         rows = tuple(RuleOwn(c, o) for c, o in zip(own_rows, new_steps, strict=True))
-        return stepped_theta, RuleState(corrected, stepped, state.average), rows
+        return stepped_theta, state._replace(correction=corrected, optimizer=stepped), rows
+
+    def _shrunk(self, theta: Tensor, state: RuleState, now: Now) -> Tensor:
+        """θ after decoupled weight decay."""
+        if not (self.decoupled and self.weight_decay):
+            return theta
+        shrink = 1 - now.lr * self.weight_decay
+        if not state.decayed:
+            return theta * shrink
+        (decayed,) = state.decayed
+        return theta * (decayed * shrink + (1 - decayed))  # exactly shrink, or exactly 1
 
     def send(self, theta: Tensor, state: RuleState, now: Now, gradients: int) -> Tensor:
         """What workers receive after this update of so many gradients: their next view."""
@@ -192,3 +242,8 @@ class Scalars(NamedTuple):
 
 def _scalar(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -124,7 +124,12 @@ def _graph(rule: Rule, dtype: torch.dtype, gradients: int, size: int, mode: Mode
 
 
 class _NoLayout:
-    """Stands where a layout does, for who treats each parameter alone has no use for it."""
+    """Stands where a layout does, for who treats each parameter alone has no use for it, but for
+    what it says of each one."""
+
+    def by_name(self, value: Callable[[str], float], like: Tensor) -> Tensor:
+        """Numbers for each parameter alone, of which the graph must not know what they are."""
+        return torch.full_like(like, 0.5)
 
     def __getattr__(self, name: str) -> Any:
         raise Unsuited("it asks for the layout of tensors", "rule")
