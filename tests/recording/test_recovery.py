@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -247,3 +248,21 @@ def test_logs_that_contradict_each_other_are_not_merged(tmp_path: Path) -> None:
     stories[1].keep(len(stories[1].entries) // 2)
     with pytest.raises(ValueError, match="contradict each other after entries"):
         merge(stories, workers=3)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whatever_end_a_log_has_lost_what_came_elsewhere_can_be_completed(
+    policy: str, tmp_path: Path
+) -> None:
+    """A version may be in the log, and its release to a worker, which has pushed since, not."""
+    setup = make_setup(TASK, RULES["fasgd"], POLICIES[policy], updates=12)
+    SmallRun(setup, tmp_path).run()
+    path = tmp_path / log_name(1, 1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for end in range(1, len(lines)):
+        path.write_bytes(b"".join(lines[:end]))
+        recovered = RecoveredRun(setup, FolderDisk(tmp_path))
+        for worker, shard in product(range(3), range(2)):
+            kept = recovered.sessions[shard].channels[worker].kept
+            missing = [h.push for h in recovered.halves(worker) if shard in h.missing]
+            assert {push.read[shard] for push in missing} <= {r.version for r in kept}

@@ -11,7 +11,8 @@ given around joins and leaves too, to workers that wait for nothing.
 """
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from tardigrad.protocol.log import LogEntry
@@ -27,6 +28,7 @@ from tardigrad.protocol.messages import (
     RowGiven,
     RowLost,
 )
+from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.shard_logs import ShardStory
 from tardigrad.scheduling import Recorder, Schedule
 
@@ -43,13 +45,20 @@ class LogMerger:
     """Steps through the logs in an order in which they could have happened."""
 
     def __init__(
-        self, logs: Sequence[Sequence[LogEntry]], versions: Sequence[int], rows: int
+        self,
+        logs: Sequence[Sequence[LogEntry]],
+        versions: Sequence[int],
+        rows: int,
+        released: Sequence[Collection[tuple[int, int]]] | None = None,
     ) -> None:
+        """released: what of each shard, (worker, version), workers may compute at before these
+        entries; None: whatever they say that they read was released."""
         self.logs = logs
         self.position = [0] * len(logs)
         self.versions = list(versions)
         self.rows = rows
         """How many were given."""
+        self._released = None if released is None else [set(before) for before in released]
 
     def next(self) -> list[int]:
         """The shards whose next entry comes now: one, or all for a join or a leave; [] at the end.
@@ -77,6 +86,9 @@ class LogMerger:
     def advance(self, shard: int) -> None:
         decided = self.entry(shard).decided
         self.versions[shard] += sum(isinstance(d, Applied) for d in decided)
+        if self._released is not None:
+            theirs = ((d.worker, d.version) for d in decided if isinstance(d, Released))
+            self._released[shard].update(theirs)
         self.position[shard] += 1
 
     @property
@@ -85,18 +97,32 @@ class LogMerger:
 
     def _caused(self, entry: LogEntry) -> bool:
         push = entry.event.header if isinstance(entry.event, RowLost) else pushed(entry)
-        return push is None or (
-            push.row < self.rows
-            and all(version <= here for version, here in zip(push.read, self.versions, strict=True))
+        if push is None:
+            return True
+        if push.row >= self.rows or any(map(operator.gt, push.read, self.versions)):
+            return False
+        return self._released is None or all(
+            (push.worker, version) in here
+            for version, here in zip(push.read, self._released, strict=True)
         )
 
 
-def explained(logs: Sequence[Sequence[LogEntry]], versions: Sequence[int], rows: int) -> list[int]:
-    """How many entries of each log the others explain; before them so many rows were given."""
+def explained(logs: Sequence[Sequence[LogEntry]], sessions: Sequence[ShardSession]) -> list[int]:
+    """How many entries of each log the others explain; before them, shards were like `sessions`.
+
+    A gradient is explained by the releases of what it was computed at. That the versions are there
+    is not enough: a shard that lost the release with its log's end does not keep them for it.
+    """
+    versions = [session.version for session in sessions]
+    released = [
+        {(released.worker, released.version) for c in s.channels.values() for released in c.kept}
+        for s in sessions
+    ]
     stop = [len(log) for log in logs]
     while True:
         known = [log[:end] for log, end in zip(logs, stop, strict=True)]
-        merger = LogMerger(known, versions, rows + _rows_given(known[0]))
+        rows = sessions[0].rows_given + _rows_given(known[0])
+        merger = LogMerger(known, versions, rows, released)
         while turn := merger.next():
             for shard in turn:
                 merger.advance(shard)

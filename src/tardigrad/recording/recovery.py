@@ -74,7 +74,7 @@ class RecoveredRun:
             self._gradients.update(read_unsent(disk, found.unsent))
         logs = [s.entries[p:] for s, p in zip(self.stories, positions, strict=True)]
         versions = [replica.shard.version for replica in self.replicas]
-        until = explained(logs, versions, self.replicas[0].session.rows_given)
+        until = explained(logs, self.sessions)
         logs = [log[:end] for log, end in zip(logs, until, strict=True)]
         self._merger = LogMerger(logs, versions, rows=sys.maxsize)
         threads = torch.get_num_threads()
