@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer import Context
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -113,7 +114,8 @@ def check_options(text: str) -> None:
         program, name, rest = found[1], found[2], found[3] or ""
         commands = ray if program == "ray" else ours.commands
         assert name in commands, found[0]
-        known = {o for p in commands[name].params for o in (*p.opts, *p.secondary_opts)}
+        command: Any = ray[name] if program == "ray" else ours.get_command(Context(ours), name)
+        known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
         assert set(re.findall(r"--[a-z-]+", rest)) <= known, found[0]
 
 

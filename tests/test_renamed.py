@@ -48,7 +48,7 @@ def test_the_package_that_a_function_hid_is_told_where_it_is_now() -> None:
 def test_learning_rates_are_found_under_their_old_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(tg, "schedules", raising=False)  # left there by an import of the module
     with pytest.warns(FutureWarning, match=r"now tardigrad\.rates"):
-        assert tg.schedules is tg.rates
+        assert tg.schedules is tg.rates  # type: ignore[attr-defined]
     with pytest.warns(FutureWarning, match=r"rates\.StepRate"):
         assert tg.rates.Step is tg.rates.StepRate
     with pytest.raises(AttributeError, match="Nothing"):

@@ -1,134 +1,111 @@
-"""Late gradients, put to work: simulate, run and replay asynchronous distributed SGD."""
+"""Late gradients, put to work: simulate, run and replay asynchronous distributed SGD.
+
+Names are looked up when they are used: torch takes a second to import, and Ray need not be there.
+For who reads the code without running it, they are in `__init__.pyi` too.
+"""
 
 import warnings
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tardigrad import renamed, rules
-from tardigrad.clusters import (
-    Absence,
-    Constant,
-    Dispatcher,
-    Exponential,
-    Gamma,
-    LogNormal,
-    Network,
-    Outage,
-    Pareto,
-    SlowShard,
-    StepTimes,
-    Stragglers,
-    TimedCluster,
-    Trace,
-)
-from tardigrad.core.layout import Layout
-from tardigrad.core.version import __version__
-from tardigrad.engine import (
-    Checkpoints,
-    Diverged,
-    Evaluation,
-    History,
-    Limits,
-    Run,
-    execute,
-    simulate,
-)
-from tardigrad.links import BandwidthAware, Budget, Every, Full, Gate, Link
-from tardigrad.policies import (
-    Async,
-    Backup,
-    BoundedDelay,
-    Deadline,
-    Partial,
-    PartialPull,
-    Policy,
-    RampUp,
-    SoftSync,
-    StaleSynchronous,
-    Sync,
-)
-from tardigrad.rules import Correction, Optimizer, Rule, rates
-from tardigrad.scheduling import Schedule, schedule
-from tardigrad.tasks import FunctionTask, ModuleTask, Task
+from tardigrad import renamed
+from tardigrad.core.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from tardigrad.experiment import Spec, replay
-    from tardigrad.runtime import Processes, Scenario, train
-
-__all__ = [
-    "Absence",
-    "Async",
-    "Backup",
-    "BandwidthAware",
-    "BoundedDelay",
-    "Budget",
-    "Checkpoints",
-    "Constant",
-    "Correction",
-    "Deadline",
-    "Dispatcher",
-    "Diverged",
-    "Evaluation",
-    "Every",
-    "Exponential",
-    "Full",
-    "FunctionTask",
-    "Gamma",
-    "Gate",
-    "History",
-    "Layout",
-    "Limits",
-    "Link",
-    "LogNormal",
-    "ModuleTask",
-    "Network",
-    "Optimizer",
-    "Outage",
-    "Pareto",
-    "Partial",
-    "PartialPull",
-    "Policy",
-    "Processes",
-    "RampUp",
-    "Rule",
-    "Run",
-    "Scenario",
-    "Schedule",
-    "SlowShard",
-    "SoftSync",
-    "Spec",
-    "StaleSynchronous",
-    "StepTimes",
-    "Stragglers",
-    "Sync",
-    "Task",
-    "TimedCluster",
-    "Trace",
-    "__version__",
-    "execute",
-    "rates",
-    "replay",
-    "rules",
-    "schedule",
-    "simulate",
-    "train",
-]
-
-
-LATER = {
-    **dict.fromkeys(("Processes", "Scenario", "train"), "tardigrad.runtime"),
-    **dict.fromkeys(("Spec", "replay"), "tardigrad.experiment"),
+PLACES = {
+    "tardigrad.clusters": (
+        "Absence",
+        "Constant",
+        "Dispatcher",
+        "Exponential",
+        "Gamma",
+        "LogNormal",
+        "Network",
+        "Outage",
+        "Pareto",
+        "SlowShard",
+        "StepTimes",
+        "Stragglers",
+        "TimedCluster",
+        "Trace",
+    ),
+    "tardigrad.core.layout": ("Layout",),
+    "tardigrad.engine": (
+        "Checkpoints",
+        "Diverged",
+        "Evaluation",
+        "History",
+        "Limits",
+        "Run",
+        "execute",
+        "simulate",
+    ),
+    "tardigrad.experiment": (
+        "Spec",
+        "replay",
+    ),
+    "tardigrad.links": (
+        "BandwidthAware",
+        "Budget",
+        "Every",
+        "Full",
+        "Gate",
+        "Link",
+    ),
+    "tardigrad.policies": (
+        "Async",
+        "Backup",
+        "BoundedDelay",
+        "Deadline",
+        "Partial",
+        "PartialPull",
+        "Policy",
+        "RampUp",
+        "SoftSync",
+        "StaleSynchronous",
+        "Sync",
+    ),
+    "tardigrad.rules": (
+        "Correction",
+        "Optimizer",
+        "Rule",
+    ),
+    "tardigrad.runtime": (
+        "Processes",
+        "Scenario",
+        "train",
+    ),
+    "tardigrad.scheduling": (
+        "Schedule",
+        "schedule",
+    ),
+    "tardigrad.tasks": (
+        "FunctionTask",
+        "ModuleTask",
+        "Task",
+    ),
 }
+MODULES = {"rates": "tardigrad.rules.rates", "rules": "tardigrad.rules"}
+
+__all__ = sorted({name for names in PLACES.values() for name in names} | {"__version__", *MODULES})
 
 
 def __getattr__(name: str) -> Any:
-    """What takes long to import, or needs Ray, is looked up when it is used."""
-    if name in LATER:
-        return getattr(import_module(LATER[name]), name)
     if name == "schedules":
         warnings.warn("tardigrad.schedules is now tardigrad.rates", FutureWarning, stacklevel=2)
-        return rates
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(MODULES["rates"])
+    if name in MODULES:
+        value: Any = import_module(MODULES[name])
+    else:
+        place = next((place for place, names in PLACES.items() if name in names), None)
+        if place is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(place), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 renamed.install()

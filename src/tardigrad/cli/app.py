@@ -1,46 +1,103 @@
-"""`tardigrad`: all commands together, and what they do with errors."""
+"""`tardigrad`: all commands together, and what they do with errors.
 
+A command's file is imported when the command is called: most need torch, which takes a second, and
+`tardigrad --help` needs none of them.
+"""
+
+import ast
 import sys
 import warnings
-from typing import Annotated, TextIO
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TextIO
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-import tardigrad
-from tardigrad.cli.bench import bench
-from tardigrad.cli.compare import compare
-from tardigrad.cli.compare_real import compare_real
 from tardigrad.cli.console import complain, tell
-from tardigrad.cli.data import data
-from tardigrad.cli.demo import demo
-from tardigrad.cli.listing import show_list
-from tardigrad.cli.plan import plan
-from tardigrad.cli.replay import replay
-from tardigrad.cli.report import report
-from tardigrad.cli.reproduce import reproduce
-from tardigrad.cli.run import run
-from tardigrad.cli.sweep import sweep
-from tardigrad.engine import Diverged
+from tardigrad.core.version import __version__
 
-app = typer.Typer(
-    name="tardigrad",
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command(rich_help_panel="Start here")(demo)
-app.command(rich_help_panel="Experiments", no_args_is_help=True)(run)
-app.command(rich_help_panel="Experiments", no_args_is_help=True)(compare)
-app.command(rich_help_panel="Experiments", no_args_is_help=True)(sweep)
-app.command(rich_help_panel="Experiments", no_args_is_help=True)(report)
-app.command(rich_help_panel="Experiments", no_args_is_help=True)(plan)
-app.command(rich_help_panel="Clusters", no_args_is_help=True)(replay)
-app.command("compare-real", rich_help_panel="Clusters", no_args_is_help=True)(compare_real)
-app.command(rich_help_panel="Evidence", no_args_is_help=True)(reproduce)
-app.command(rich_help_panel="Evidence")(bench)
-app.command("list", rich_help_panel="What there is", no_args_is_help=True)(show_list)
-app.add_typer(data, name="data", rich_help_panel="What there is", no_args_is_help=True)
+
+class Place(NamedTuple):
+    """Where a command is: a function, or a `Typer` with commands of its own."""
+
+    file: str
+    name: str
+    panel: str
+    needs_arguments: bool = True
+
+    def text(self) -> str:
+        """What its docstring says, read without importing the file."""
+        tree = ast.parse(Path(__file__).with_name(f"{self.file}.py").read_text(encoding="utf-8"))
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name == self.name:
+                return ast.get_docstring(node) or ""
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == self.name:
+                assert isinstance(node.value, ast.Call)
+                words = {word.arg: word.value for word in node.value.keywords}
+                return str(ast.literal_eval(words["help"]))
+        raise LookupError(f"{self.file}.py has no command {self.name}")
+
+    def made(self, name: str) -> Any:
+        here = getattr(import_module(f"tardigrad.cli.{self.file}"), self.name)
+        if not isinstance(here, typer.Typer):
+            alone, here = here, typer.Typer(**SETTINGS)
+            here.command(name, no_args_is_help=self.needs_arguments)(alone)
+        command: Any = typer.main.get_command(here)
+        command.name = name
+        return command
+
+
+COMMANDS = {
+    "demo": Place("demo", "demo", "Start here", needs_arguments=False),
+    "run": Place("run", "run", "Experiments"),
+    "compare": Place("compare", "compare", "Experiments"),
+    "sweep": Place("sweep", "sweep", "Experiments"),
+    "report": Place("report", "report", "Experiments"),
+    "plan": Place("plan", "plan", "Experiments"),
+    "replay": Place("replay", "replay", "Clusters"),
+    "compare-real": Place("compare_real", "compare_real", "Clusters"),
+    "reproduce": Place("reproduce", "reproduce", "Evidence"),
+    "bench": Place("bench", "bench", "Evidence", needs_arguments=False),
+    "list": Place("listing", "show_list", "What there is"),
+    "data": Place("data", "data", "What there is"),
+}
+SETTINGS: dict[str, Any] = {
+    "rich_markup_mode": "markdown",
+    "pretty_exceptions_enable": False,
+    "add_completion": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+
+class Commands(TyperGroup):
+    """Those of `COMMANDS`; to list them, their docstrings are enough."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # to suggest one
+        self._listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        if self._listing:
+            return TyperCommand(cmd_name, help=place.text(), rich_help_panel=place.panel)
+        return place.made(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
+
+
+app = typer.Typer(name="tardigrad", cls=Commands, **SETTINGS)
 
 
 @app.callback(invoke_without_command=True)
@@ -57,7 +114,7 @@ def tardigrad_(
     Begin with **tardigrad demo**: six rules on real MNIST, 16 simulated workers.
     """
     if version:
-        print(tardigrad.__version__)
+        print(__version__)
     elif context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -79,9 +136,13 @@ def main() -> None:
     warnings.showwarning = _tell_warning
     try:
         app(prog_name="tardigrad")
-    except Diverged as diverged:
-        complain(str(diverged))
-        sys.exit(1)
     except (ValueError, OSError) as error:
         complain(str(error))
         sys.exit(2)
+    except ArithmeticError as error:
+        from tardigrad.engine import Diverged  # whoever raises it has imported it
+
+        if not isinstance(error, Diverged):
+            raise
+        complain(str(error))
+        sys.exit(1)

@@ -8,7 +8,9 @@ from tardigrad.cli.console import out, tell
 from tardigrad.cli.table import Table
 from tardigrad.tasks import data as sets
 
-data = typer.Typer(help="Data sets: fetched once, verified always.")
+data = typer.Typer(
+    help="Data sets: fetched once, verified always.", add_completion=False, no_args_is_help=True
+)
 
 
 @data.command("list")
