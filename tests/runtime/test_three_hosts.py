@@ -51,6 +51,12 @@ def ray(*arguments: str) -> list[str]:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """The head has no room for actors: it and the driver are on the first host, all else on the
     others."""
+    with three_hosts(tmp_path, head_room=0) as made:
+        yield made
+
+
+@contextmanager
+def three_hosts(tmp_path: Path, head_room: int) -> Iterator[Cluster]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     home = {"HOME": str(tmp_path), "RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
     env = {**kept, **home}
@@ -58,7 +64,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         head.run(ray("get-auth-token", "--generate"), env)
         start = ["start", f"--object-store-memory={STORE}"]
         at = [f"--node-ip-address={head.address}", f"--port={PORT}", "--include-dashboard=false"]
-        head.run(ray(*start, "--head", *at, "--num-cpus=0"), env)
+        head.run(ray(*start, "--head", *at, f"--num-cpus={head_room}"), env)
         for other in others:
             address = f"--address={head.address}:{PORT}"
             here = f"--node-ip-address={other.address}"
@@ -118,6 +124,16 @@ def training(
 
 def actors(host: Host) -> dict[str, int]:
     return {kind: len(host.processes(f"ray::{kind}")) for kind in ("ShardActor", "WorkerActor")}
+
+
+def test_six_processes_are_spread_over_three_hosts(tmp_path: Path) -> None:
+    with (
+        three_hosts(tmp_path, head_room=ROOM) as cluster,
+        training(cluster, tmp_path / "run", "sync", 200) as run,
+    ):
+        run.wait_for_updates(1)
+        everywhere = [cluster.head, *cluster.others]
+        assert [sum(actors(host).values()) for host in everywhere] == [2, 2, 2]
 
 
 def test_a_run_goes_on_when_a_cable_was_out_for_20_s(cluster: Cluster, tmp_path: Path) -> None:
