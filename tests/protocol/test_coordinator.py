@@ -228,6 +228,34 @@ def test_who_cannot_go_on_with_a_new_shard_begins_another_life() -> None:
     assert set(replaced) == {ReplaceWorker(1, life=1)}
 
 
+def test_of_a_worker_that_is_found_dead_while_a_shard_is_brought_back_it_is_told_too() -> None:
+    """As when a host is lost with both."""
+    happen = [
+        once(SHARD, AskShard, Dead(SHARD, "its node died")),
+        once(WORKER, MeetShard, Dead(WORKER, "it does not answer")),
+    ]
+    cluster = FakeCluster(made(), lambda *call: happen[0](*call) or happen[1](*call))
+    cluster.run()
+    assert cluster.told == [
+        "shard 1 died (its node died), and is brought back",
+        "worker 1 died (it does not answer), and is brought back",
+    ]
+
+
+def test_a_death_is_told_once_however_often_it_is_tried_to_mend() -> None:
+    other = Process("shard", 0)
+    happen = [
+        once(SHARD, AskShard, Dead(SHARD, "killed")),
+        once(other, FenceShard, Dead(other, "killed too")),
+    ]
+    cluster = FakeCluster(made(), lambda *call: happen[0](*call) or happen[1](*call))
+    cluster.run()
+    assert cluster.told == [
+        "shard 1 died (killed), and is brought back",
+        "shard 0 died (killed too), and is brought back",
+    ]
+
+
 def test_a_worker_that_does_not_answer_is_asked_seldom_and_replaced() -> None:
     """Nobody asks it for its work: under Sync all would wait for it without limit."""
     patience = Patience(poll_s=1.0, attend_s=3.0)

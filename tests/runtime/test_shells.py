@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +24,9 @@ from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import read_story
 from tardigrad.runtime.ray_setup import ActorPlace, RaySetup
+from tardigrad.runtime.shard_actor import ShardActor
 from tardigrad.runtime.shard_shell import SentOrigin, ShardShell
+from tardigrad.runtime.worker_actor import WorkerActor
 from tardigrad.runtime.worker_shell import WorkerShell
 from tardigrad.transport.connect import connect
 
@@ -179,3 +182,12 @@ def test_an_error_is_told_to_who_watches(tmp_path: Path) -> None:
             shells.workers[0].call(AskWorker(), {})
         shells.close()
         del shells
+
+
+@pytest.mark.parametrize("kind", [ShardActor, WorkerActor])
+def test_who_watches_again_after_a_broken_link_and_is_heard_after_the_end_sees_no_error(
+    kind: type[ShardActor | WorkerActor],
+) -> None:
+    """Ray would print it, at the end of a run in which nothing had gone wrong."""
+    watch: Any = kind().watch
+    watch()

@@ -176,6 +176,7 @@ class Replacing(RunProcesses):
         """Bring back the dead, shards first, because workers need all of them."""
         yield from self._tell_deaths()
         yield from self._revive_shards()
+        yield from self._tell_deaths()  # of workers that were found dead meanwhile
         for process in [p for p in self._dead if p.kind == "worker"]:
             if process.number in self._lives:
                 yield EndProcess(process)  # it may only have been out of reach

@@ -67,6 +67,8 @@ class RunProcesses:
         self._dead: dict[Process, str] = {}
         self._made_again: set[Process] = set()
         """Those of the dead that were made again and are not at work yet: they may die again."""
+        self._untold: dict[Process, str] = {}
+        """Those of the dead of whom nothing was said yet."""
         self._deaths: Counter[Process] = Counter()
         self._version = 0
 
@@ -82,7 +84,7 @@ class RunProcesses:
         for process, why in found:
             if process in here and (process not in self._dead or process in self._made_again):
                 self._made_again.discard(process)
-                self._dead[process] = why
+                self._dead[process] = self._untold[process] = why
                 self._deaths[process] += 1
 
     def _no_longer_dead(self, process: Process) -> None:
@@ -90,7 +92,9 @@ class RunProcesses:
         self._made_again.discard(process)
 
     def _tell_deaths(self) -> Steps[None]:
-        for process, why in self._dead.items():
+        """Each death once."""
+        untold, self._untold = self._untold, {}
+        for process, why in untold.items():
             yield Tell(f"{process} died ({why}), and is brought back")
             if self._deaths[process] > self.patience.deaths:
                 raise RunFailed(

@@ -7,7 +7,7 @@ are compared on the way.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -43,10 +43,11 @@ class RecoveredRun:
     after what they explain. `lost` counts such entries: they are not part of the run any more.
     """
 
-    def __init__(self, setup: RunSetup, disk: Disk) -> None:
+    def __init__(self, setup: RunSetup, disk: Disk, known: Mapping[int, int] | None = None) -> None:
+        """known: by shard, a process whose log is known to have begun."""
         self.setup = setup
-        shards = range(setup.shards)
-        self.stories: list[ShardStory] = [read_story(disk, shard) for shard in shards]
+        shards, known = range(setup.shards), known or {}
+        self.stories: list[ShardStory] = [read_story(disk, s, known.get(s, 0)) for s in shards]
         self.begun = any(story.chapters for story in self.stories)
         self.added: list[list[LogEntry]] = [[] for _ in shards]
         """Joins and leaves that stand in some logs only, for the others' next processes to log."""

@@ -66,11 +66,14 @@ def log_name(shard: int, epoch: int) -> str:
     return f"logs/shard-{shard}.{epoch:08d}.log"
 
 
-def read_story(disk: Disk, shard: int) -> ShardStory:
-    """From the newest process whose log has begun, back to the first."""
+def read_story(disk: Disk, shard: int, known: int = 0) -> ShardStory:
+    """From the newest process whose log has begun, back to the first.
+
+    known: a process whose log is known to have begun; a list of files may be older than that.
+    """
     logs: list[tuple[ShardLog, int]] = []
     prefix = f"logs/shard-{shard}."
-    wanted, size = _newest(disk, prefix), None
+    wanted, size = max(_newest(disk, prefix), known), None
     while wanted:
         name = log_name(shard, wanted)
         data = disk.read(name)

@@ -33,7 +33,9 @@ from tardigrad.recording.disk import Disk
 from tardigrad.recording.epochs import Epochs
 from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.replica import Snapshot
+from tardigrad.recording.shard_logs import log_name
 from tardigrad.runtime.actor_pool import ActorPool
+from tardigrad.runtime.late_files import wait_until_seen
 from tardigrad.runtime.ray_setup import ActorPlace, RaySetup
 from tardigrad.runtime.shard_process import FinalShard, LifeEnded
 from tardigrad.runtime.shard_shell import LiveShard, SentOrigin
@@ -91,6 +93,8 @@ class Driver:
         self._on_snapshot, self._watch, self._say = on_snapshot, watch, say
         self._actors: dict[Process, _Actor] = {}
         self._bound_once: set[tuple[str, int]] = set()
+        self._logs: dict[int, int] = {}
+        """By shard, the epoch of its newest process that has begun its log."""
         self._told = ray.put(setup)
 
     def run(self) -> list[FinalShard]:
@@ -102,6 +106,12 @@ class Driver:
             with suppress(Exception):  # the reason for the end counts
                 self.finish(ABANDON_S)
             raise
+
+    def logs_begun(self) -> dict[int, int]:
+        """By shard, the epoch of its newest process, once its log is seen from here."""
+        names = [log_name(shard, epoch) for shard, epoch in self._logs.items()]
+        wait_until_seen(self._disk, names, self._say)
+        return self._logs
 
     def finish(self, limit_s: float = STOP_S) -> None:
         """Let the actors be used again, as far as they answer. What goes wrong in them now does not
@@ -147,7 +157,7 @@ class Driver:
             case TakeEpoch(purpose):
                 return self._epochs.take(purpose)
             case Recover():
-                recovered = RecoveredRun(self.setup.run, self._disk)
+                recovered = RecoveredRun(self.setup.run, self._disk, self.logs_begun())
                 self._epochs.check()  # after reading: no other driver's logs were among them
                 return recovered
             case NextCut():
@@ -174,7 +184,11 @@ class Driver:
                 handle,
                 handle.prepare.remote(self._told, origin, held),
             )
-        return self._prepared(prepared, START_S)
+        outcomes = self._prepared(prepared, START_S)
+        for (shard, epoch), outcome in zip(epochs.items(), outcomes, strict=True):
+            if isinstance(outcome, Answer):
+                self._logs[shard] = epoch
+        return outcomes
 
     def _make_workers(self, workers: Sequence[int], limit_s: float) -> list[CallOutcome]:
         prepared = {}

@@ -30,8 +30,11 @@ class ShardActor:
 
     @ray.method(concurrency_group="watch")
     def watch(self) -> None:
-        """Wait for the end; fails with the error that ended it, or as its process dies."""
-        self._of_run().watch()
+        """Wait for the end; fails with the error that ended it, or as its process dies. A driver
+        that could not reach this process asks a second time, and is heard when all is over."""
+        shell = self._shell
+        if shell is not None:
+            shell.watch()
 
     @ray.method(concurrency_group="control")
     def close(self) -> None:

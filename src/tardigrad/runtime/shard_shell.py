@@ -22,8 +22,10 @@ from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.gradients import RowPart
 from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.replica import ShardReplica
+from tardigrad.recording.shard_logs import log_name
 from tardigrad.runtime.encoding import decode_from_worker, encode_from_shard
 from tardigrad.runtime.faults import Fuse
+from tardigrad.runtime.late_files import wait_until_seen
 from tardigrad.runtime.ray_setup import ActorPlace, RaySetup, RunClock
 from tardigrad.runtime.shard_process import ShardOrigin, ShardProcess, ShardStatus
 from tardigrad.runtime.timers import Timers
@@ -92,6 +94,8 @@ class ShardShell:
         self._part = setup.run.sharding.slice(shard)
         self._fuse = Fuse(setup.faults, "shard", shard, first=not sent.opening.follows)
         self._disk = FolderDisk(setup.folder)
+        if sent.opening.follows:
+            wait_until_seen(self._disk, [log_name(shard, sent.opening.follows)])
         self._process = ShardProcess(setup.run, self._disk, sent.made(setup), held, self._fuse.burn)
         replica = self._process.replica
         self._buffers = VersionBuffers(replica.shard.sent, setup.shared_memory)

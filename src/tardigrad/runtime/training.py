@@ -163,6 +163,7 @@ def train(
             patience=processes.patience,
         )
         finished = finished_with(disk)
+        logs: dict[int, int] = {}
         if finished is not None:  # by a driver that did not live to write the record
             final = FinalRun.load(place, finished)
         else:
@@ -190,9 +191,10 @@ def train(
                 )
                 final = FinalRun.of(driver.run())
                 final.save(place, epochs.last)
+                logs = driver.logs_begun()
                 driver.finish()
             epochs.take(FINISH)
-        stories = [read_story(disk, shard) for shard in range(shards)]
+        stories = [read_story(disk, shard, logs.get(shard, 0)) for shard in range(shards)]
         schedule, losses, origin_s = merge(stories, workers, run.gated)
         about = {"policy": _about(policy), "link": _about(link), "cluster": {"name": "ray"}}
         schedule.about.update(about, seed=seed)
