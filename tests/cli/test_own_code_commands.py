@@ -36,6 +36,27 @@ def test_a_resumed_run_tells_that_the_users_file_has_changed(cli: Cli, tmp_path:
     assert "start in a new folder" in told.err
 
 
+LINK = """
+from dataclasses import dataclass
+import tardigrad as tg
+
+@dataclass(frozen=True)
+class Mine(tg.BandwidthAware):
+    c_pull: float = 0.001
+"""
+
+
+def test_a_link_that_decides_on_the_way_is_compared_too(cli: Cli) -> None:
+    write("own_link.py", LINK)
+    words = ("run", "small.toml", "rule={name='fasgd',lr=0.01}", "link=own_link.py:Mine")
+    first = cli(*words)
+    assert first.code == 0, first.err
+    write("own_link.py", LINK, "# more\n")
+    told = cli(*words, "--resume")
+    assert told.code == 0, told.err
+    assert "since the checkpoint was made, own_link.py has changed" in told.err
+
+
 def test_own_rules_are_compared_with_ready_made_ones(cli: Cli) -> None:
     rules = "sgd:lr=0.02,lib/mine.py:mine,lib/mine.py:mine:power=0"
     said = cli("compare", "small.toml", "--rules", rules, "--seeds", "2", "--out", "both")
@@ -43,6 +64,8 @@ def test_own_rules_are_compared_with_ready_made_ones(cli: Cli) -> None:
     lines = Path("both/comparison.jsonl").read_text().splitlines()
     ended = {(o["label"], o["seed"]): o["summary"]["final"] for o in map(json.loads, lines)}
     assert len(ended) == 6
+    noted = [json.loads(line)["summary"].get("own_code", {}) for line in lines]
+    assert [list(files) for files in noted] == [[], ["mine.py"], ["mine.py"]] * 2
     assert ended["lib/mine.py:mine", 0] != ended["lib/mine.py:mine:power=0", 0]
     plain = cli("compare", "small.toml", "--rules", "sgd", "--seeds", "2", "--out", "plain")
     assert plain.code == 0

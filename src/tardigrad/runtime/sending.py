@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import ray.cloudpickle
-from torch import Tensor
+from torch import Tensor, nn
 
 from tardigrad.core.own_code import own_modules
 
@@ -51,7 +51,7 @@ class _Trial(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles all but the numbers in arrays, which are large and never the reason."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, Tensor | np.ndarray) and type(obj) in (Tensor, np.ndarray):
+        if type(obj) in (Tensor, nn.Parameter) or (type(obj) is np.ndarray and obj.dtype != object):
             return int, ()
         return super().reducer_override(obj)
 
