@@ -22,7 +22,9 @@ def test_every_argument_has_a_meaning(what: str, name: str) -> None:
     assert [argument.name for argument in found.arguments] == list(parameters)
     assert [a.name for a in found.arguments if not a.meaning] == []
     for argument in found.arguments:
-        assert (argument.default == "") == (parameters[argument.name].default is inspect._empty)
+        assert (argument.default == "") == (
+            parameters[argument.name].default is inspect.Parameter.empty
+        )
     assert found.text
     assert "Args:" not in found.text
 

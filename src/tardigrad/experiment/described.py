@@ -116,6 +116,8 @@ def _places(maker: Callable[..., Any]) -> Iterator[Any]:
             yield from _places(named[name]) if inspect.isclass(named[name]) else [named[name]]
 
 
+OBJECT = "a Python object"
+"""What no file can say."""
 _WORDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -133,14 +135,15 @@ def _takes(hint: Any, structure: Structure) -> str:
         return " or ".join(f'"{choice}"' for choice in inner)
     if origin in (Union, types.UnionType):
         members = [_takes(member, structure) for member in inner if member is not type(None)]
-        return " or ".join(dict.fromkeys(members))
+        sayable = [words for words in dict.fromkeys(members) if words != OBJECT]
+        return " or ".join(sayable or [OBJECT])
     if isinstance(hint, type) and hint in structure.registries:
         return f"a {structure.registries[hint].kind}"
     if origin in (tuple, list):
         return "a list"
     if hasattr(hint, "__dataclass_fields__"):
         return f"a table ({', '.join(hint.__dataclass_fields__)})"
-    return "any" if hint is Any else "a Python object"
+    return "any" if hint is Any else OBJECT
 
 
 def _plain(value: Any) -> str:
