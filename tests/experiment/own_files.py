@@ -1,5 +1,8 @@
 """Files that a user might have written, and a small spec to name them in."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,19 @@ def mine(lr, power: float = 0.5) -> tg.Rule:
     """v ← g / τ^power"""
     return tg.Rule(lr, Sgd(), Power(power))
 '''
+
+
+@contextmanager
+def forgotten(folder: Path) -> Iterator[None]:
+    """What the block imports from the folder is gone after it."""
+    path = list(sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        for name, module in list(sys.modules.items()):
+            if str(folder) in str(getattr(module, "__file__", None)):
+                del sys.modules[name]
 
 
 def write(name: str, *parts: str) -> Path:

@@ -2,7 +2,6 @@
 what it should be."""
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,19 +10,16 @@ import pytest
 
 import tardigrad as tg
 from tardigrad.core.own_code import own_name
+from tardigrad.core.used_code import changes, used_code
 from tardigrad.experiment import entries, points
-from tests.experiment.own_files import EXAMPLES, RULE, spec_of, write
+from tests.experiment.own_files import EXAMPLES, RULE, forgotten, spec_of, write
 
 
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
-    path, modules = list(sys.path), set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", None)):
-            del sys.modules[name]
+    with forgotten(tmp_path):
+        yield
 
 
 def refusal(**sections: Any) -> str:
@@ -147,6 +143,21 @@ def test_two_files_of_one_name_are_two_modules() -> None:
     write("b/mine.py", RULE.replace("0.5", "0.75"))
     made = [spec_of(rule={"name": f"{f}/mine.py:mine", "lr": 0.1}).make_rule() for f in "ab"]
     assert [repr(rule.correction) for rule in made] == ["Power(power=0.5)", "Power(power=0.75)"]
+
+
+@pytest.mark.parametrize("changed", ["a/mine.py", "b/mine.py"])
+def test_a_change_in_either_of_two_files_of_one_name_is_told(changed: str) -> None:
+    write("a/mine.py", RULE)
+    write("b/mine.py", RULE, "import torch\n")
+
+    def used() -> dict[str, str]:
+        rules = [spec_of(rule={"name": f"{f}/mine.py:mine", "lr": 0.1}).make_rule() for f in "ab"]
+        return used_code(*rules)
+
+    before = used()
+    assert changes(before, used()) == []
+    write(changed, "\n# more\n", Path(changed).read_text())
+    assert changes(before, used()) == ["mine.py has changed"]
 
 
 def test_helpers_of_one_name_in_two_folders_are_refused() -> None:

@@ -18,7 +18,7 @@ from tardigrad.scheduling import Schedule
 def compare(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The experiment.")],
     rules: Annotated[
-        str, typer.Option("--rules", help="Such as sgd,fasgd:lr=0.005,gap_aware:momentum=0.5")
+        str, typer.Option("--rules", help="Such as sgd,fasgd:lr=0.005,my_rule.py:mine:lr=0.1")
     ],
     changes: Annotated[
         list[str] | None,

@@ -15,6 +15,9 @@ class Constant(TimedCluster):
     """Every step takes the same time: one for all workers, or one for each.
 
     Workers of equal speed then arrive together; they are served in order of their numbers.
+
+    Args:
+        step_s: seconds of a step; a list has one for each worker.
     """
 
     workers: int

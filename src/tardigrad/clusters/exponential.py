@@ -10,7 +10,11 @@ from tardigrad.core.keys import exponential
 
 @dataclass(frozen=True)
 class Exponential(TimedCluster):
-    """Step times from an exponential distribution: P(step > t) = exp(−t/mean_s)."""
+    """Step times from an exponential distribution: P(step > t) = exp(−t/mean_s).
+
+    Args:
+        mean_s: the mean step time.
+    """
 
     workers: int
     mean_s: float = 1.0

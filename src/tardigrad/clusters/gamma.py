@@ -20,6 +20,7 @@ class Gamma(TimedCluster):
     ~ Γ(1/V_task², p_j V_task²).
 
     Args:
+        heterogeneous: whether machines differ in speed (Alg. 13).
         mean_s: μ. The paper's is the batch size in units of time: 128 for a batch of 128.
         task_variation: V_task = 0.1.
         machine_variation: V_mach; None is 0.1 for equal machines and 0.6 for different ones.

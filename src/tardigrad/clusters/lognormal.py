@@ -16,6 +16,10 @@ class LogNormal(TimedCluster):
     """Step times from a lognormal distribution, given its mean and coefficient of variation.
 
     step = mean_s · exp(σ Z − σ²/2), Z standard normal, σ² = ln(1 + variation²).
+
+    Args:
+        mean_s: the mean step time.
+        variation: standard deviation over mean.
     """
 
     workers: int

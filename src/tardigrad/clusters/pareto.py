@@ -13,6 +13,10 @@ class Pareto(TimedCluster):
     """Step times from a Pareto distribution: P(step > t) = (least_s / t)^exponent for t > least_s.
 
     The mean is infinite for exponent ≤ 1, the variance for exponent ≤ 2.
+
+    Args:
+        least_s: the shortest step time.
+        exponent: of the tail; the smaller, the heavier.
     """
 
     workers: int

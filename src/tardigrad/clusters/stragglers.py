@@ -26,6 +26,14 @@ class Stragglers(TimedCluster):
     gradients from 1.4 s to 1.8 s up to the last few, 310 s the longest of about 76,000 iterations.
     The first two cannot both hold for independent stragglers (30% none late would make it 88%
     at most two late): that asks for burst = 0.577, Γ of shape 3.
+
+    Args:
+        mean_s: the mean of the body.
+        variation: standard deviation over mean of the body.
+        straggle: how likely a step is late, on average.
+        least_extra_s: what a late step takes more, at least.
+        exponent: of the tail of that extra time.
+        burst: how strongly stragglers come together; 0: independently.
     """
 
     workers: int

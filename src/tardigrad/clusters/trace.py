@@ -23,6 +23,7 @@ class Trace(TimedCluster):
     larger cluster. What is lost is the order in which the times came (**choice**).
 
     Args:
+        path: of the CSV file, from the working folder.
         workers: how many; 0 takes as many as the file names.
     """
 

@@ -46,7 +46,9 @@ class _Loaded(NamedTuple):
 
 
 _files: dict[Path, _Loaded] = {}
-_modules: dict[str, ModuleType] = {}
+"""By the file that was named."""
+_found: set[Path] = set()
+"""The user's own files that modules which were named are made of."""
 
 
 def own_name(text: str) -> OwnName | None:
@@ -124,14 +126,8 @@ def is_own(part: object) -> bool:
 
 def own_modules() -> list[ModuleType]:
     """The modules that were loaded by name, and those of the user's own that they import."""
-    sources = [_source(loaded.module.__name__, file) for file, loaded in _files.items()]
-    for name, module in _modules.items():
-        file = Path(module.__file__ or "")
-        if _is_own(file):
-            depth = name.count(".") + (file.name == "__init__.py")
-            sources.append(SourceFile(name, file, file.parents[depth]))
-    names = [source.module for source in reached(sources) if _is_own(source.file)]
-    return [sys.modules[name] for name in names if name in sys.modules]
+    files = _found.union(*(loaded.digests for loaded in _files.values()))
+    return [module for file, module in _with_files() if file in files]
 
 
 def _of_file(own: OwnName, said: str) -> ModuleType:
@@ -144,7 +140,11 @@ def _of_file(own: OwnName, said: str) -> ModuleType:
             "folder, those in a command at the working folder"
         )
     source = _source(_module_name(file), file)
-    digests = {s.file: hashlib.sha256(s.file.read_bytes()).hexdigest() for s in reached([source])}
+    digests = {
+        s.file.resolve(): hashlib.sha256(s.file.read_bytes()).hexdigest()
+        for s in reached([source])
+        if _is_own(s.file)
+    }
     loaded = _files.get(file)
     if loaded is not None and loaded.digests == digests:
         return loaded.module
@@ -191,7 +191,11 @@ def _imported(own: OwnName, said: str) -> ModuleType:
         raise ValueError(_failed(said, own.source, error)) from error
     except (Exception, SystemExit) as error:
         raise ValueError(_failed(said, own.source, error)) from error
-    _modules[own.source] = module
+    file = Path(getattr(module, "__file__", None) or "").resolve()
+    if _is_own(file):
+        depth = own.source.count(".") + (file.name == "__init__.py")
+        sources = reached([SourceFile(own.source, file, file.parents[depth])])
+        _found.update(source.file.resolve() for source in sources if _is_own(source.file))
     return module
 
 
@@ -219,11 +223,16 @@ def _check_same_file(source: SourceFile, wanted_by: Path, said: str) -> None:
 
 def _forget(files: Mapping[Path, str]) -> None:
     """So that they are executed anew."""
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file is not None and Path(file) in files and _is_own(Path(file)):
-            del sys.modules[name]
+    for file, module in _with_files():
+        if file in files:
+            del sys.modules[module.__name__]
     importlib.invalidate_caches()
+
+
+def _with_files() -> list[tuple[Path, ModuleType]]:
+    """Every module that there is and its file."""
+    modules = [(getattr(module, "__file__", None), module) for module in sys.modules.values()]
+    return [(Path(file).resolve(), module) for file, module in modules if file]
 
 
 def _factories(module: ModuleType) -> Iterator[tuple[str, Any]]:

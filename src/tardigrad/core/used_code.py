@@ -35,8 +35,11 @@ def used_code(*objects: object) -> dict[str, str]:
             sources[source.file] = source
         else:
             out |= _without_file(part)
+    texts: dict[str, list[bytes]] = {}
     for source in reached(sources.values()):
-        out[source.name] = _digest(source.file.read_bytes())
+        texts.setdefault(source.name, []).append(source.file.read_bytes())
+    # Two files of one name in different folders are told together.
+    out |= {name: _digest(b"\0".join(sorted(found))) for name, found in texts.items()}
     return dict(sorted(out.items()))
 
 

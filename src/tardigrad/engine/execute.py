@@ -129,7 +129,7 @@ def drive(
     if checkpoints.folder is not None:
         checkpoint = Path(checkpoints.folder) / CHECKPOINT
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        code = used_code(execution.task, execution.rule)
+        code = used_code(execution.task, execution.rule, *execution.decided_by)
     if checkpoints.resume and checkpoint is not None and checkpoint.exists():
         spent_s = restore(execution, checkpoint, code, say)
     evaluates, saves = evaluation.every, checkpoints.every

@@ -37,6 +37,8 @@ class Execution(ABC):
     recorded: ClassVar[tuple[str, ...]] = ("records", "loss", "gap")
     """What of the history a checkpoint holds."""
     shards: Sequence[Numbers]
+    decided_by: tuple[object, ...] = ()
+    """Who decides while it is executed; nobody where the schedule was made before."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

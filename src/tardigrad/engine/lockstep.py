@@ -54,6 +54,7 @@ class Lockstep(Exact):
         about: Mapping[str, Any],
         measures: Sequence[str] = (),
     ) -> None:
+        self.decided_by = (policy, cluster, link)
         clockless = isinstance(cluster, Clockless)
         self.recorder = _Live(self, cluster.workers, sharding.shards, clockless)
         self.recorder.about = dict(about)

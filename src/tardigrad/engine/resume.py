@@ -40,7 +40,10 @@ def restore(
         raise ValueError(_refusal(error, facts)) from error
     found = _changed_code(facts, code)
     if found:
-        what = f"{found}; what follows is computed by the code that is here now"
+        what = (
+            f"{found}; what follows is computed by the code that is here now: for a run of one "
+            "code put the old one back, or start in a new folder"
+        )
         warnings.warn(what, stacklevel=3) if say is None else say(what)
     return float(facts.get("wall_s", 0.0))  # 0.1 did not note it
 

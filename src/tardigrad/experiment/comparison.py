@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tardigrad.core.checks import require
+from tardigrad.core.used_code import used_code
 from tardigrad.engine import Diverged
 from tardigrad.engine.execute import Watch, drive
 from tardigrad.experiment.run import schedule_facts, summarise
@@ -106,7 +107,15 @@ def outcome_of(
     except Diverged as diverged:
         return diverged_outcome(label, spec.seed, diverged, execution.schedule)
     summary = summarise(run, time.perf_counter() - started)
+    if own := own_digests(task, execution.rule):
+        summary["own_code"] = own
     return Outcome(label, spec.seed, run.history.records, summary)
+
+
+def own_digests(*parts: object) -> dict[str, str]:
+    """Of the user's own files that the parts are made of."""
+    found = used_code(*parts)
+    return {n: d for n, d in found.items() if n.endswith(".py") and not n.startswith("tardigrad/")}
 
 
 def diverged_outcome(label: str, seed: int, diverged: Diverged, schedule: Schedule) -> Outcome:

@@ -118,7 +118,7 @@ class Structure:
         """`args` checked against the maker's signature, with types as it wants them."""
         fill = fill or {}
         parameters, takes_any = parameters_of(maker, path)
-        hints = _hints(maker)
+        hints = hints_of(maker)
         known = [*parameters, *also]
         for name in args:
             require(
@@ -282,10 +282,10 @@ def parameters_of(
     return {one.name: one for one in parameters if one.kind in by_name}, takes_any
 
 
-def _hints(maker: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(maker: Callable[..., Any]) -> dict[str, Any]:
     """What its arguments say they are; nothing where that cannot be found out."""
     if isinstance(maker, functools.partial):
-        return _hints(maker.func)
+        return hints_of(maker.func)
     own_class = inspect.isclass(maker) and not hasattr(maker, "__dataclass_fields__")
     try:
         return get_type_hints(maker.__init__ if own_class else maker)

@@ -15,6 +15,10 @@ class Every(Link):
     its first gradient and every `push`-th after it. **choice**: the gradients in between are
     averaged into the next push (the paper accumulates them without saying how).
 
+    Args:
+        push: every how many gradients one is sent.
+        pull: every how many answers parameters are taken.
+
     Dean et al. 2012, "Large Scale Distributed Deep Networks", section 4.1 and appendix.
     """
 

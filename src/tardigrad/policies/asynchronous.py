@@ -26,6 +26,9 @@ class Async(Policy):
     met, is in its view when it next starts. So it never waits, every push is answered, and each
     gradient is older by what was applied while the one before it was computed.
 
+    Args:
+        wait: whether a worker waits for the answer to its push; False as told above.
+
     **Choice**: on Ray it waits for the answers all the same. They bring the number of its next
     gradient, by which samples are dealt, and a cut of the run can only be taken while all wait.
     """

@@ -16,6 +16,9 @@ class Backup(Policy):
     released with the current θ. When workers leave, the number waited for shrinks with them, down
     to one; the number of backups stays.
 
+    Args:
+        backups: how many gradients of a version are not waited for.
+
     Limits: backups = 0 is `Sync`.
 
     Reference: Chen et al., Revisiting Distributed Synchronous SGD (2016), Algorithms 3 and 4.

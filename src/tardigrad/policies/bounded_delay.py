@@ -14,6 +14,9 @@ class BoundedDelay(Policy):
     The delay is counted at each shard against the version read of that shard. Either way the worker
     is released with the current θ. Dropped as "delay over bound".
 
+    Args:
+        max_delay: the largest delay, in updates, that is applied.
+
     Limits: with max_delay = 0 only gradients of the current version count; a bound that is never
     reached is `Async`.
     """

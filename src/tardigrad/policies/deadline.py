@@ -17,6 +17,9 @@ class Deadline(Policy):
     late") when they arrive, and their workers released with the current θ. A shard's first version
     begins at time 0, each other when the one before is applied.
 
+    Args:
+        timeout_s: how long a version waits at most, in seconds of the cluster.
+
     Limits: a deadline that is never reached is `Sync`.
     """
 

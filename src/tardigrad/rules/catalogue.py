@@ -23,7 +23,10 @@ from tardigrad.rules.staleness import ExponentialPenalty, StalenessAware
 
 
 def sgd(lr: Rate, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> Rule:
-    """v ← γ v + g; θ ← θ − η v, or with Nesterov θ ← θ − η (g + γ v)"""
+    """v ← γ v + g; θ ← θ − η v, or with Nesterov θ ← θ − η (g + γ v)
+
+    Robbins and Monro 1951; momentum: Polyak 1964, Sutskever et al. 2013. As `torch.optim.SGD`.
+    """
     return Rule(lr, Sgd(momentum, nesterov), weight_decay=weight_decay)
 
 
@@ -33,7 +36,10 @@ def adam(
     eps: float = 1e-8,
     weight_decay: float = 0.0,
 ) -> Rule:
-    """m ← β1 m + (1−β1) g; u ← β2 u + (1−β2) g²; θ ← θ − η m̂ / (√û + ε)"""
+    """m ← β1 m + (1−β1) g; u ← β2 u + (1−β2) g²; θ ← θ − η m̂ / (√û + ε)
+
+    Kingma and Ba 2015. As `torch.optim.Adam`.
+    """
     return Rule(lr, Adam(betas, eps), weight_decay=weight_decay)
 
 
@@ -75,12 +81,18 @@ def rmsprop(
     momentum: float = 0.0,
     weight_decay: float = 0.0,
 ) -> Rule:
-    """u ← α u + (1−α) g²; v ← γ v + g / (√u + ε); θ ← θ − η v"""
+    """u ← α u + (1−α) g²; v ← γ v + g / (√u + ε); θ ← θ − η v
+
+    Tieleman and Hinton 2012. As `torch.optim.RMSprop`.
+    """
     return Rule(lr, RmsProp(alpha, eps, momentum), weight_decay=weight_decay)
 
 
 def adagrad(lr: Rate, eps: float = 1e-10, weight_decay: float = 0.0) -> Rule:
-    """u ← u + g²; θ ← θ − η g / (√u + ε)"""
+    """u ← u + g²; θ ← θ − η g / (√u + ε)
+
+    Duchi et al. 2011. As `torch.optim.Adagrad`.
+    """
     return Rule(lr, AdaGrad(eps), weight_decay=weight_decay)
 
 
@@ -94,7 +106,7 @@ def staleness_aware(
 ) -> Rule:
     """v ← γ v + g; θ ← θ − (η/τ) v   (on="gradient": v ← γ v + g/τ; θ ← θ − η v)
 
-    SASGD (Zhang 2015; Gap-Aware paper, Alg. 3 and 5).
+    SASGD: Zhang 2015; Barkai et al. 2020, Alg. 3 and 5.
     """
     return Rule(
         lr,
@@ -191,7 +203,7 @@ def gap_aware(
 def dana(lr: Rate, momentum: float = 0.9, weight_decay: float = 0.0) -> Rule:
     """v_i ← γ v_i + g; θ ← θ − η v_i; sent: θ − η γ Σ v_j
 
-    DANA-Zero (Gap-Aware paper, Alg. 6).
+    DANA-Zero: Barkai et al. 2020, Alg. 6.
     """
     return Rule(lr, Dana(momentum), weight_decay=weight_decay)
 
@@ -199,7 +211,7 @@ def dana(lr: Rate, momentum: float = 0.9, weight_decay: float = 0.0) -> Rule:
 def dana_sa(lr: Rate, momentum: float = 0.9, weight_decay: float = 0.0) -> Rule:
     """v_i ← γ v_i + g/τ; θ ← θ − η v_i; sent: θ − η γ Σ v_j
 
-    Gap-Aware paper, Alg. 7.
+    Barkai et al. 2020, Alg. 7.
     """
     return Rule(lr, Dana(momentum), StalenessAware("gradient"), weight_decay=weight_decay)
 
@@ -207,8 +219,8 @@ def dana_sa(lr: Rate, momentum: float = 0.9, weight_decay: float = 0.0) -> Rule:
 def dana_ga(lr: Rate, momentum: float = 0.9, weight_decay: float = 0.0) -> Rule:
     """v_i ← γ v_i + g/G; θ ← θ − η v_i; sent: θ − η γ Σ v_j
 
-    Gap-Aware paper, Alg. 8. The gap is against the sent vector; u = γ v_i + g, because v_i is still
-    0 when a worker first comes; its mean square is one for the server (choice).
+    Barkai et al. 2020, Alg. 8. The gap is against the sent vector; u = γ v_i + g, because v_i is
+    still 0 when a worker first comes; its mean square is one for the server (choice).
     """
     return Rule(lr, Dana(momentum), Gap(step="tentative"), weight_decay=weight_decay)
 
@@ -221,7 +233,7 @@ def adam_sa(
 ) -> Rule:
     """m ← β1 m + (1−β1) g/τ; u ← β2 u + (1−β2) g²; θ ← θ − η m̂ / (√û + ε)
 
-    Gap-Aware paper, Alg. 10: the penalty goes on the first moment only.
+    Barkai et al. 2020, Alg. 10: the penalty goes on the first moment only.
     """
     return Rule(lr, Adam(betas, eps), StalenessAware("gradient"), weight_decay=weight_decay)
 
@@ -234,7 +246,7 @@ def adam_ga(
 ) -> Rule:
     """m ← β1 m + (1−β1) g/G; u ← β2 u + (1−β2) g²; θ ← θ − η m̂ / (√û + ε)
 
-    Gap-Aware paper, Alg. 11; C from the tentative Adam direction (choice, told at `Gap`).
+    Barkai et al. 2020, Alg. 11; C from the tentative Adam direction (choice, told at `Gap`).
     """
     return Rule(lr, Adam(betas, eps), Gap(step="tentative"), weight_decay=weight_decay)
 

@@ -27,6 +27,9 @@ class Dana(Optimizer[DanaState, DanaOwn]):
     Symbols: v_i the buffer of worker i, p the (corrected) gradient; Σ_j v_j is kept as a running
     sum. With one worker the sent vector follows torch's Nesterov trajectory.
 
+    Args:
+        momentum: γ, of each worker's own buffer.
+
     Choices:
         Groups: in an update of M gradients every worker's buffer takes its own, and
         θ ← θ − η·scale·mean of their v_i, so what is sent after it looks ahead by that much:

@@ -32,6 +32,12 @@ class DelayCompensation(Correction[DelayState, DelayOwn]):
     constant: λ = lam. adaptive: MS ← m MS + (1−m) g²; λ = lam / √(MS + 1e-7).
     lam = 0 is no correction. A worker's view starts at θ0, never at zero.
 
+    Args:
+        lam: λ0, the strength.
+        adaptive: whether λ = lam / √(MS + 1e-7) rather than lam itself.
+        mean_square_decay: m.
+        mean_square: who has an MS: each "worker", or the "server" one for all.
+
     Choice: MS is one per worker, as the authors' released code keeps it; mean_square="server"
     keeps a single one (moved once per update by the group's mean gradient).
 

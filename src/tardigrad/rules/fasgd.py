@@ -27,6 +27,12 @@ class Fasgd(Correction[FasgdState, Nothing]):
 
     Start: n = b = 0, v = 1.
 
+    Args:
+        gamma: γ, the decay of the running means of g and g².
+        beta: β, the decay of v.
+        eps: ε under the root.
+        estimator: of the deviation: "std", "printed" or "magnitude", told under Choices.
+
     Choices:
         γ = β = 0.9, ε = 1e-4, and n − b² clamped at 0 before ε: the paper gives none of these.
         estimator="std" averages s. The printed eq. 6 averages 1/s and eq. 7 then divides by it,

@@ -22,6 +22,9 @@ class NAdam(Optimizer[AdamState, Nothing]):
     ψ is `momentum_decay`. Under staleness m and the gradient beside it are the penalised one, and u
     takes the raw one, as in `Adam`. With one worker it equals `torch.optim.NAdam` bit for bit.
 
+    Args:
+        momentum_decay: ψ, how fast μ grows to β1.
+
     Dozat 2016, Alg. 2, with the schedule of μ that torch took from Keras.
     """
 

@@ -106,7 +106,12 @@ class FunctionRate(LearningRate):
 
 @dataclass(frozen=True)
 class StepRate(LearningRate):
-    """η · factor^(number of milestones passed)."""
+    """η · factor^(number of milestones passed).
+
+    Args:
+        milestones: when the rate falls, in the unit of `by`.
+        factor: what it is multiplied by.
+    """
 
     lr: float
     milestones: tuple[float, ...]
@@ -135,7 +140,11 @@ class StepRate(LearningRate):
 
 @dataclass(frozen=True)
 class _Anneal(LearningRate):
-    """From η to `final` over `over`, then `final`: what the ways of getting there share."""
+    """From η to `final` over `over`, then `final`: what the ways of getting there share.
+
+    Args:
+        final: the rate at the end.
+    """
 
     lr: float
     over: float
@@ -174,7 +183,11 @@ class CosineRate(_Anneal):
 
 @dataclass(frozen=True)
 class ExponentialRate(LearningRate):
-    """η · decay^(progress / over)."""
+    """η · decay^(progress / over).
+
+    Args:
+        decay: what it is multiplied by every `over`.
+    """
 
     lr: float
     decay: float
@@ -197,7 +210,11 @@ class ExponentialRate(LearningRate):
 
 @dataclass(frozen=True)
 class WarmUpRate(LearningRate):
-    """From η/N in a straight line to η over the first `over` epochs, then `after` (Goyal 2017)."""
+    """From η/N in a straight line to η over the first `over` epochs, then `after` (Goyal 2017).
+
+    Args:
+        after: what follows: a number, or another rate, which η is of.
+    """
 
     after: Rate
     workers: int

@@ -43,7 +43,7 @@ class Rule:
     """A correction in front of an optimizer.
 
     Args:
-        lr: a number is kept as the constant rate.
+        lr: η: a number, or a rate; a number is kept as the constant rate.
         weight_decay: wd·θ, with the server's θ, is added to each gradient before any correction
             (a choice: it is part of the gradient, so gaps and moments see it).
         decoupled: instead, shrink θ by 1 − η·wd before the step (AdamW). Choice: η is not penalised

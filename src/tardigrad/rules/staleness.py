@@ -19,6 +19,10 @@ class StalenessAware(Correction[Nothing, Nothing]):
     on="gradient": g/τ goes into the optimizer (Alg. 5); Adam's second moment takes the raw g
     (Alg. 10).
 
+    Args:
+        on: what is divided by τ: the whole "step" or the "gradient".
+        staleness: what τ is: "plus_one" is delay + 1, "max_one" is max(delay, 1).
+
     Choice, τ: delay + 1 ("plus_one"), as the Gap-Aware paper's algorithms count it and FRED's
     released code divides; FASGD's text would divide by zero. "max_one" is Zhang's max(1, delay).
     """
@@ -45,7 +49,11 @@ class StalenessAware(Correction[Nothing, Nothing]):
 
 @dataclass(frozen=True)
 class ExponentialPenalty(Correction[Nothing, Nothing]):
-    """The whole step times exp(−ρ d), d = τ − 1 the delay (Chan and Lane 2014)."""
+    """The whole step times exp(−ρ d), d = τ − 1 the delay (Chan and Lane 2014).
+
+    Args:
+        rate: ρ.
+    """
 
     rate: float
 

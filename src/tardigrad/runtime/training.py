@@ -42,6 +42,7 @@ from tardigrad.runtime.final_run import FinalRun
 from tardigrad.runtime.options import Processes, Scenario
 from tardigrad.runtime.ray_cluster import connected
 from tardigrad.runtime.ray_setup import RaySetup
+from tardigrad.runtime.sending import check_sendable, own_code_sent
 from tardigrad.scheduling import traffic
 from tardigrad.scheduling.make import check_link
 from tardigrad.scheduling.size import check_size
@@ -113,6 +114,7 @@ def train(
     check_link(policy, link)
     check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
     check_size(workers, updates, shards, workers + updates, closed=False)
+    check_sendable(task=task, rule=rule, policy=policy, link=link, cluster=impose)
     run = RunSetup(
         task,
         rule,
@@ -177,7 +179,7 @@ def train(
                 tuple(scenario.faults),
             )
             epochs = Epochs(disk, f"process {os.getpid()} on {socket.gethostname()}")
-            with _pool(processes, workers + shards) as pool:
+            with own_code_sent(), _pool(processes, workers + shards) as pool:
                 driver = Driver(
                     setup,
                     coordinator,

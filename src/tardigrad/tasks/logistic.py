@@ -31,6 +31,11 @@ def logistic_regression(
     Features are standard normal; a true linear model with scores of standard deviation `margin`
     draws each class from its softmax, so no model reaches accuracy 1. Validation and test sets
     have `validation` samples each (0: none).
+
+    Args:
+        features: numbers in an input.
+        classes: how many.
+        margin: standard deviation of the true scores; the larger, the easier.
     """
     at_least("features", features, 1)
     at_least("classes", classes, 2)

@@ -37,6 +37,10 @@ def mnist_mlp(
     ReLU, log-softmax and negative log-likelihood. `data` may be "fashion_mnist". pixels="unit"
     leaves the inputs from 0 to 1, as in the data that FRED's time used; "standard" gives them mean
     0 and deviation 1.
+
+    Args:
+        hidden: units in the hidden layer.
+        pixels: what inputs are scaled to, as told above.
     """
     at_least("hidden", hidden, 1)
     one_of("data", data, SETS)
@@ -72,6 +76,9 @@ def mnist_cnn(
 
     Four layers of 3×3 filters (`width`, `width`, 2 `width`, 2 `width`), each with ReLU and
     max-pooling (28 → 14 → 7 → 3 → 1), then a linear layer. `data` may be "fashion_mnist".
+
+    Args:
+        width: filters in the first layers.
     """
     at_least("width", width, 1)
     one_of("data", data, SETS)

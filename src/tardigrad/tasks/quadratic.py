@@ -26,6 +26,11 @@ def quadratic(
     The curvatures λ_i run geometrically from 1 / `condition` to 1; the start is a keyed standard
     normal point; every gradient component gets noise of standard deviation `noise`, keyed by
     worker and step. Metrics: "loss" (exact, without noise) and "distance" to the minimum.
+
+    Args:
+        dimension: how many parameters.
+        condition: the largest curvature over the smallest.
+        noise: standard deviation of what is added to each component of a gradient.
     """
     at_least("dimension", dimension, 1)
     at_least("condition", condition, 1)

@@ -41,6 +41,13 @@ def char_transformer(
     A sample is `context` characters; windows do not overlap, so an epoch reads the text once.
     The last twentieth of the text is the test set; before it lie `validation` characters (by
     default a twentieth too). `train_size` takes only the first so many characters of the rest.
+
+    Args:
+        layers: blocks of attention and feed-forward.
+        heads: of attention.
+        width: numbers that a character is represented by.
+        context: characters in a sample.
+        dropout: share of numbers that are dropped in training.
     """
     at_least("layers", layers, 1)
     at_least("heads", heads, 1)

@@ -1,0 +1,81 @@
+"""`tardigrad list rules gap_aware`: all there is to know of one name."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from tardigrad.cli.listing import LISTS
+from tardigrad.experiment.described import described
+from tardigrad.experiment.spec import STRUCTURE
+from tests.cli.command_line import Cli
+from tests.experiment.own_files import forgotten
+
+NAMES = [(what, name) for what, registry in LISTS.items() for name in registry.makers]
+
+
+@pytest.mark.parametrize(("what", "name"), NAMES)
+def test_every_argument_has_a_meaning(what: str, name: str) -> None:
+    found = described(STRUCTURE, LISTS[what], name)
+    parameters = inspect.signature(LISTS[what].makers[name]).parameters
+    assert [argument.name for argument in found.arguments] == list(parameters)
+    assert [a.name for a in found.arguments if not a.meaning] == []
+    for argument in found.arguments:
+        assert (argument.default == "") == (
+            parameters[argument.name].default is inspect.Parameter.empty
+        )
+    assert found.text
+    assert "Args:" not in found.text
+
+
+@pytest.mark.parametrize("name", LISTS["rules"].makers)
+def test_every_rule_names_its_paper(name: str) -> None:
+    text = described(STRUCTURE, LISTS["rules"], name).text
+    assert re.search(r"[A-Z]\w+ (and \w+ |et al\. )?(19|20)\d\d", text)
+
+
+def test_one_rule_is_told_whole(cli: Cli) -> None:
+    said = cli("list", "rules", "gap_aware")
+    assert said.code == 0
+    lines = said.out.splitlines()
+    assert lines[0].startswith('gap_aware(lr, momentum=0.9, nesterov=true, per="parameter", ')
+    assert lines[1].startswith("G = |θ − view|")
+    assert "Barkai et al. 2020, Alg. 4 and 14" in said.out
+    assert "Choices: C from the root mean square" in said.out  # told at `Gap`
+    rows = {line.split()[0]: line for line in lines if line and line[0].islower()}
+    assert "must be given" in rows["lr"]
+    assert "only the part of the gap above it counts" in rows["tolerance"]
+    assert "wd·θ" in rows["weight_decay"]
+
+
+def test_bases_tell_of_their_arguments(cli: Cli) -> None:
+    said = cli("list", "clusters", "gamma").out
+    assert re.search(r"^network .*how long messages travel", said, re.M)
+    assert re.search(r"^absences +a list +\[\] +workers that leave", said, re.M)
+
+
+def test_what_takes_nothing_has_no_table(cli: Cli) -> None:
+    said = cli("list", "policies", "sync")
+    assert said.out.splitlines()[0] == "sync()"
+    assert "argument" not in said.out
+
+
+def test_one_of_the_users_own_is_told_too(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import tardigrad as tg\n"
+        "def mine(lr: float, strength: int = 3) -> tg.Rule:\n"
+        '    """θ ← θ − η g\n\n'
+        '    Args:\n        strength: of it,\n            all of it.\n    """\n'
+        "    return tg.rules.sgd(lr)\n"
+    )
+    with forgotten(tmp_path):
+        said = cli("list", "rules", "mine.py:mine")
+    assert said.out.splitlines()[:2] == ["mine.py:mine(lr, strength=3)", "θ ← θ − η g"]
+    assert re.search(r"^strength +a whole number +3 +of it, all of it\.", said.out, re.M)
+
+
+def test_a_name_that_is_not_there_names_the_nearest(cli: Cli) -> None:
+    said = cli("list", "rules", "gap_awar")
+    assert said.code == 2
+    assert "there is no rule 'gap_awar'; did you mean 'gap_aware'?" in said.err
