@@ -224,7 +224,11 @@ BAD: dict[str, tuple[Any, str]] = {
     "a loader": (lambda: task_of(DataLoader(Pairs())), "DataLoader makes batches.* its .dataset"),
     "empty": (lambda: task_of([]), "list has no samples"),
     "text": (lambda: task_of([{"text": "hello"}]), r"\['text'\] must be numbers.* a tokenizer"),
-    "targets": (lambda: task_of({"input": POINTS}), "the data has no targets.* loss='model'"),
+    "targets": (lambda: task_of({"input": POINTS}), "samples without targets.* loss='model'"),
+    "targets of validation": (
+        lambda: task_of(Data.of((POINTS, CLASSES), validation=(POINTS,))),
+        "samples without targets",
+    ),
     "counts": (lambda: task_of((POINTS, CLASSES[:9])), "got 40 inputs and 9 targets"),
     "two sets": (lambda: task_of((Pairs(), Pairs())), r"several Datasets are Data\("),
     "names": (

@@ -119,7 +119,9 @@ class ModuleTask:
             self._augment is None or isinstance(self.data.train.inputs, Tensor),
             "augment changes one tensor of inputs, and these are several: leave it out",
         )
-        self._objective.check(self.module, self.data.train)
+        for part in (self.data.train, self.data.validation, self.data.test):
+            if part is not None:
+                self._objective.check(self.module, part)
         self.epoch_size = len(self.data.train)
         self._sampler = sampler(sampling, self.epoch_size, batch_size, seed, workers)
         if self._objective.function is None:  # seen before the run whether there is a loss

@@ -56,18 +56,22 @@ class Objective:
             )
         return outputs, loss
 
-    def check(self, module: nn.Module, train: Split) -> None:
+    def check(self, module: nn.Module, data: Split) -> None:
         """Refuse samples that the model's forward pass does not take, or that lack targets."""
         if self.function is not None:
             require(
-                train.targets is not None,
-                "the data has no targets, which the loss compares outputs with: give (inputs, "
-                "targets), or loss='model' where the model makes its loss of its inputs",
+                data.targets is not None,
+                "there are samples without targets, which the loss compares outputs with: give "
+                "(inputs, targets), or loss='model' where the model makes its loss of its inputs",
             )
-        args, named = arguments(train.inputs)
-        if self.function is None and train.targets is not None:
-            named = {**named, LABELS: train.targets}
-        name, parameters = type(module).__name__, inspect.signature(module.forward).parameters
+        args, named = arguments(data.inputs)
+        if self.function is None and data.targets is not None:
+            named = {**named, LABELS: data.targets}
+        try:
+            signature = inspect.signature(module.forward)
+        except (TypeError, ValueError):  # a compiled module's, which tells when it is called
+            return
+        name, parameters = type(module).__name__, signature.parameters
         kinds = inspect.Parameter
         known = [
             n
@@ -81,7 +85,7 @@ class Objective:
                 f"{', '.join(known)}",
             )
         try:
-            inspect.signature(module.forward).bind(*args, **named)
+            signature.bind(*args, **named)
         except TypeError as error:
             given = ", ".join(named) or f"{len(args)} tensors"
             raise ValueError(

@@ -30,7 +30,7 @@ def as_samples(value: Any, what: str) -> Samples:
 
 def _tensor(value: Any, what: str) -> Tensor:
     if isinstance(value, Tensor):
-        return value.detach()
+        return value.detach() if value.requires_grad else value
     try:
         array = np.asarray(value) if not isinstance(value, list | int | float | bool) else value
         if isinstance(array, np.ndarray):
