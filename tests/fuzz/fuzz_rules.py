@@ -83,8 +83,9 @@ def draw_rule(seed: int, workers: int, epochs: bool, deviation: bool) -> RuleDra
 def _options(draw: Draws, name: str) -> dict[str, Any]:
     if name in COMPOSED or name == "adagrad":
         return {}
-    if name in ("adam", "adam_sa", "adam_ga"):
-        return {"betas": draw.choice([(0.9, 0.999), (0.5, 0.9)])}
+    if name in ("adam", "adamw", "nadam", "adam_sa", "adam_ga"):
+        betas = {"betas": draw.choice([(0.9, 0.999), (0.5, 0.9)])}
+        return betas | ({"decoupled": draw.chance(0.5)} if name == "nadam" else {})
     if name == "rmsprop":
         return {"alpha": draw.choice([0.99, 0.9]), "momentum": draw.choice([0.0, 0.6])}
     if name == "fasgd":

@@ -19,6 +19,7 @@ from tardigrad.rules import (
     StalenessAware,
     adam,
     adam_ga,
+    adamw,
     dana,
     dana_ga,
     dana_sa,
@@ -26,6 +27,7 @@ from tardigrad.rules import (
     exponential_penalty,
     fasgd,
     gap_aware,
+    nadam,
     rmsprop,
     sgd,
     staleness_aware,
@@ -37,6 +39,12 @@ NEUTRAL: dict[str, tuple[tg.Rule, tg.Rule]] = {
     "momentum=0": (tg.Rule(LR, Sgd(0.0, keep_velocity=True)), sgd(LR)),
     "rmsprop momentum=0": (rmsprop(LR, momentum=0.0), rmsprop(LR)),
     "weight_decay=0": (sgd(LR, 0.9, True, weight_decay=0.0), sgd(LR, 0.9, True)),
+    "adamw weight_decay=0": (adamw(LR, weight_decay=0.0), adam(LR)),
+    "adamw no_decay of all": (adamw(LR, weight_decay=0.1, no_decay=("*",)), adam(LR)),
+    "adam no_decay of all": (
+        tg.Rule(LR, Adam(), weight_decay=0.1, no_decay=("*",)),
+        adam(LR),
+    ),
     "lam=0": (delay_compensated(LR, lam=0.0, momentum=0.9), sgd(LR, 0.9)),
     "adaptive lam=0": (delay_compensated(LR, lam=0.0, adaptive=True), sgd(LR)),
     "server lam=0": (
@@ -109,6 +117,9 @@ ACTIVE: dict[str, tuple[tg.Rule, tg.Rule]] = {
     "staleness": (staleness_aware(LR, staleness="max_one"), staleness_aware(LR)),
     "estimator": (fasgd(LR, estimator="printed"), fasgd(LR)),
     "adam_ga": (adam_ga(LR), adam(LR)),
+    "decoupled": (nadam(LR, weight_decay=0.5, decoupled=True), nadam(LR, weight_decay=0.5)),
+    "no_decay": (adamw(LR, weight_decay=0.5, no_decay=("*",)), adamw(LR, weight_decay=0.5)),
+    "momentum_decay": (nadam(LR, momentum_decay=0.1), nadam(LR)),
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -13,10 +14,16 @@ from tardigrad.recording.shard_logs import read_story
 from tardigrad.tasks import Task
 
 
-def assert_replays(run: tg.Run, task: Task, rule: tg.Rule, updates: int) -> None:
+def assert_replays(
+    run: tg.Run,
+    task: Task,
+    rule: tg.Rule,
+    updates: int,
+    shard_by: Literal["slice", "tensor"] = "slice",
+) -> None:
     """It made the asked updates, and its schedule executes to the same bits."""
     assert run.schedule.updates == updates
-    replayed = tg.execute(run.schedule, task, rule, engine="exact")
+    replayed = tg.execute(run.schedule, task, rule, engine="exact", shard_by=shard_by)
     assert torch.equal(replayed.params, run.params)
     assert replayed.history.loss == run.history.loss
 

@@ -159,3 +159,40 @@ def test_imposed_times_are_kept_on_average(pool: ActorPool) -> None:
     run = train(TASK, rule, workers=2, updates=200, processes=processes, scenario=scenario).schedule
     took_s = (run.end_s - run.start_s)[np.isfinite(run.start_s)]
     assert abs(np.nanmedian(took_s) - 0.005) < 0.00005
+
+
+class Weighs(nn.Module):
+    """Two inputs by name, and a loss of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, left: Tensor, right: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        logits = self.left(left) + self.right(right)
+        return {"loss": nn.functional.cross_entropy(logits, labels)}
+
+
+def slower(update: int) -> float:
+    return 0.05 / (1 + update)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.NAdam, torch.optim.Adafactor])
+def test_ones_own_model_and_an_optimizer_of_torchs_replay_bit_for_bit(
+    kind: type[torch.optim.Optimizer], pool: ActorPool
+) -> None:
+    points = torch.linspace(-1, 1, 320).reshape(2, 40, 4)
+    samples = {"left": points[0], "right": points[1].cos(), "labels": torch.arange(40) % 3}
+    task = tg.ModuleTask(Weighs(), "model", samples, 4, precision="bf16")
+    rule = rules.torch_optimizer(kind, slower)
+    run = train(
+        task,
+        rule,
+        tg.Async(),
+        workers=3,
+        shards=2,
+        shard_by="tensor",
+        updates=40,
+        processes=tg.Processes(pool=pool),
+    )
+    assert_replays(run, task, rule, 40, shard_by="tensor")

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
 from tardigrad.core.layout import flatten
-from tardigrad.tasks import Data, ModuleTask, Split, Turn, mnist_cnn
-from tardigrad.tasks import module as module_file
-from tardigrad.tasks.module import Precision
+from tardigrad.tasks import Data, ModuleTask, Split, Turn, measuring, mnist_cnn
+from tardigrad.tasks.precision import Precision
 
 TURN = Turn(worker=1, step=3, row=7)
 
@@ -170,7 +169,7 @@ def test_evaluation_in_chunks_is_evaluation_of_the_whole(monkeypatch: pytest.Mon
     module = perceptron().double()
     task = ModuleTask(module, "cross_entropy", toy_data(), batch_size=4)
     whole = task.evaluate(task.start(), (), "train")
-    monkeypatch.setattr(module_file, "CHUNK", 7)
+    monkeypatch.setattr(measuring, "CHUNK", 7)
     assert task.evaluate(task.start(), (), "train") == pytest.approx(whole, rel=1e-14)
     train = task.data.train
     with torch.no_grad():

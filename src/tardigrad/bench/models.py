@@ -19,7 +19,8 @@ from tardigrad.scheduling import schedule
 from tardigrad.tasks import Data, ModuleTask, Split
 from tardigrad.tasks.cifar import WideResNet, resnet20
 from tardigrad.tasks.losses import loss_function
-from tardigrad.tasks.module import Precision, initialised
+from tardigrad.tasks.module import initialised
+from tardigrad.tasks.precision import Precision
 from tardigrad.tasks.transformer import Transformer
 
 SAMPLES = 4096

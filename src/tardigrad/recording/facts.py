@@ -15,6 +15,7 @@ from tardigrad.policies import Policy
 from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task
+from tardigrad.tasks.samples import tensors_in
 
 NAMES = {
     "instruction_set": "another instruction set",
@@ -79,4 +80,5 @@ def data_digest(task: Task) -> str | None:
     data = getattr(task, "data", None)
     if data is None:
         return None
-    return "-".join(tensor_digest(tensor) for tensor in (data.train.inputs, data.train.targets))
+    tensors = (*tensors_in(data.train.inputs), *tensors_in(data.train.targets))
+    return "-".join(tensor_digest(tensor) for tensor in tensors)

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from tardigrad.tasks.augment import Augment
 from tardigrad.tasks.images import Normalise, image_data
-from tardigrad.tasks.module import ModuleTask, Precision, initialised
+from tardigrad.tasks.module import ModuleTask, initialised
+from tardigrad.tasks.precision import Precision
 from tardigrad.tasks.sampling import Sampling
 from tardigrad.tasks.structure import known_layer
 

@@ -40,13 +40,15 @@ def loss_function(choice: str | Loss) -> Loss:
     if choice not in LOSSES:
         names = ", ".join(repr(name) for name in LOSSES)
         raise ValueError(
-            f"loss must be {names} or a function (outputs, targets) -> mean scalar, got {choice!r}"
+            f"loss must be {names}, 'model' or a function (outputs, targets) -> mean scalar, "
+            f"got {choice!r}"
         )
     return LOSSES[choice]
 
 
-def draws_nothing(loss: Loss) -> bool:
-    """Whether it is known that the loss draws no random numbers: torch's own, and ours."""
+def draws_nothing(loss: Loss | None) -> bool:
+    """Whether it is known that the loss draws no random numbers: torch's own, and ours; None is the
+    model's, of which nothing is known."""
     if isinstance(loss, nn.Module):
         return type(loss).__module__ == nn.modules.loss.__name__ and is_plain(loss)
     return any(loss is known for known in DRAW_NOTHING)

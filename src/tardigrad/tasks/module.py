@@ -1,9 +1,9 @@
 """A task made of any `nn.Module`, a loss and data."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,20 +12,27 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tardigrad.core import keys
+from tardigrad.core.checks import require
 from tardigrad.core.layout import Layout, flatten
 from tardigrad.tasks.augment import AUGMENTS, Augment, augmentation
 from tardigrad.tasks.checks import check_dense, check_parameters
-from tardigrad.tasks.losses import Loss, draws_nothing, hits, loss_function, weighs_equally
+from tardigrad.tasks.losses import Loss, draws_nothing, weighs_equally
+from tardigrad.tasks.measuring import Metric, check_metrics, measure
+from tardigrad.tasks.objective import Objective
+from tardigrad.tasks.precision import (
+    Precision,
+    autocast,
+    check_precision,
+    device_of,
+    products,
+)
 from tardigrad.tasks.randomness import keyed
+from tardigrad.tasks.samples import Samples, mapped, same_structure, take, tensors_in
 from tardigrad.tasks.sampling import Sampling, sampler
-from tardigrad.tasks.split import Data
+from tardigrad.tasks.split import Data, Split
 from tardigrad.tasks.statistics import BatchNormStatistics
 from tardigrad.tasks.structure import has_random_layers, is_known, keeps_samples_apart
 from tardigrad.tasks.task import Gradient, Turn
-
-Precision = Literal["full", "tf32", "bf16"]
-CHUNK = 1000
-"""Samples per forward pass in evaluation: bounds memory, and does not depend on the batch size."""
 
 
 class ModuleTask:
@@ -33,7 +40,11 @@ class ModuleTask:
 
     module: copied, so yours is never touched. Parameters that require gradients are learned;
         others stay as they are.
-    loss: (outputs, targets) -> mean scalar, or "cross_entropy", "nll", "mse".
+    loss: (outputs, targets) -> mean scalar, or "cross_entropy", "nll", "mse"; "model" where the
+        forward pass returns its own (`tasks.objective`), as Hugging Face's models do.
+    data: (inputs, targets) as tensors or arrays, several inputs in a tuple or a dict by the forward
+        pass's names, a map-style Dataset, which is read into memory; `Data.of` names several sets.
+    metrics: (outputs, targets) -> number by name, of whole splits, evaluated with the loss.
     sampling: "independent", "epoch" or "partition" (`tasks.sampling`); the last needs `workers`.
     augment: "pad_crop_flip", "rotate_zoom" or (inputs, stream) -> inputs.
     stochastic: whether the forward pass draws random numbers. None: it may, unless all layers and
@@ -61,9 +72,10 @@ class ModuleTask:
         self,
         module: nn.Module,
         loss: str | Loss,
-        data: Data,
+        data: Any,
         batch_size: int = 128,
         *,
+        metrics: Mapping[str, Metric] | None = None,
         sampling: Sampling = "independent",
         workers: int | None = None,
         seed: int = 0,
@@ -74,14 +86,12 @@ class ModuleTask:
         precision: Precision = "full",
         channels_last: bool = False,
     ) -> None:
-        if precision not in ("full", "tf32", "bf16"):
-            raise ValueError(f"precision must be 'full', 'tf32' or 'bf16', got {precision!r}")
-        self.precision = precision
+        self.precision = check_precision(precision)
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self.batch_size = batch_size
         self.seed = seed
-        self.device = _device(device)
+        self.device = device_of(device)
         self.dtype = dtype_of(dtype, module)
         self.module = copy.deepcopy(module).to(self.device, self.dtype).train()
         """Its own copy: each gradient writes its view into the parameters."""
@@ -98,14 +108,24 @@ class ModuleTask:
             self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._parameters: list[Tensor] = list(trainable.values())
         self._statistics = BatchNormStatistics(self.module)
-        self._loss = loss_function(loss)
+        self._objective = Objective(loss)
+        self._metrics = check_metrics(metrics)
         self._augment = augmentation(augment)
-        known = is_known(self.module) and draws_nothing(self._loss)
+        known = is_known(self.module) and draws_nothing(self._objective.function)
         self.stochastic = has_random_layers(self.module) if stochastic is None else stochastic
         self._may_draw = self.stochastic or (stochastic is None and not known)
-        self.data = data.to(self.device, self.dtype)
+        self.data = Data.of(data).to(self.device, self.dtype)
+        require(
+            self._augment is None or isinstance(self.data.train.inputs, Tensor),
+            "augment changes one tensor of inputs, and these are several: leave it out",
+        )
+        for part in (self.data.train, self.data.validation, self.data.test):
+            if part is not None:
+                self._objective.check(self.module, part)
         self.epoch_size = len(self.data.train)
         self._sampler = sampler(sampling, self.epoch_size, batch_size, seed, workers)
+        if self._objective.function is None:  # seen before the run whether there is a loss
+            self._measure(self._start, self.start_buffers(), Split(*self._taken(slice(0, 1))), {})
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -136,19 +156,14 @@ class ModuleTask:
         return Gradient(loss.detach(), flat, self._statistics.taken())
 
     def backward(
-        self, view: Tensor, inputs: Tensor, targets: Tensor
+        self, view: Tensor, inputs: Samples, targets: Samples
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The loss and its gradient per tensor; BatchNorm's statistics are left in the module."""
         self._place(view)
         self._statistics.clear()
         with self.products():
-            with self._autocast():
-                loss = self._loss(self.module(inputs), targets)
-            if loss.dim() != 0:
-                raise ValueError(
-                    f"loss must return a scalar, the mean over the batch, got shape "
-                    f"{tuple(loss.shape)}: use reduction='mean'"
-                )
+            with autocast(self.device, self.precision):
+                _, loss = self._objective(self.module, inputs, targets)
             return loss, torch.autograd.grad(loss, self._parameters, materialize_grads=True)
 
     def fold_(self, buffers: tuple[Tensor, ...]) -> None:
@@ -158,38 +173,26 @@ class ModuleTask:
     def evaluate(
         self, params: Tensor, buffers: tuple[Tensor, ...], split: str
     ) -> Mapping[str, float]:
-        """Mean loss, and accuracy where targets are classes; empty where there is no such split."""
+        """Mean loss, accuracy where targets are classes, and the metrics; empty where there is no
+        such split."""
         data = self.data.split(split)
-        if data is None:
-            return {}
+        return {} if data is None else self._measure(params, buffers, data, self._metrics)
+
+    def _measure(
+        self,
+        params: Tensor,
+        buffers: tuple[Tensor, ...],
+        data: Split,
+        metrics: Mapping[str, Metric],
+    ) -> dict[str, float]:
         self._place(params)
         self._statistics.put(buffers)
-        # Asked for once, at the end: a GPU would wait at every question.
-        losses, right = list[Tensor](), list[Tensor]()
-        sizes, counted = list[int](), 0
         self.module.eval()
         try:
             with torch.no_grad(), self._drawing("evaluation"):
-                for at in range(0, len(data), CHUNK):
-                    # Copied, so that bits do not depend on where the data happens to lie.
-                    inputs = data.inputs[at : at + CHUNK].clone()
-                    targets = data.targets[at : at + CHUNK]
-                    outputs = self.module(inputs)
-                    losses.append(self._loss(outputs, targets))
-                    sizes.append(len(inputs))
-                    hit = hits(outputs, targets)
-                    if hit is not None:
-                        right.append(hit.sum())
-                        counted += hit.numel()
+                return measure(self.module, self._objective, data, metrics)
         finally:
             self.module.train()
-        loss = 0.0
-        for mean, size in zip(torch.stack(losses).tolist(), sizes, strict=True):
-            loss += mean * size
-        metrics = {"loss": loss / len(data)}
-        if counted:
-            metrics["accuracy"] = sum(torch.stack(right).tolist()) / counted
-        return metrics
 
     def indices(self, turn: Turn) -> Tensor:
         """Which training samples this gradient sees."""
@@ -202,10 +205,9 @@ class ModuleTask:
         turns = (np.asarray(ids, dtype=np.int64) for ids in (workers, steps, rows))
         return torch.from_numpy(self._sampler(*turns)).to(self.device)
 
-    def batch(self, turn: Turn) -> tuple[Tensor, Tensor]:
+    def batch(self, turn: Turn) -> tuple[Samples, Samples]:
         """Inputs and targets of this gradient, augmented."""
-        chosen = self.indices(turn)
-        inputs, targets = self.data.train.inputs[chosen], self.data.train.targets[chosen]
+        inputs, targets = self._taken(self.indices(turn))
         if self._augment is not None:
             stream = keys.key(self.seed, "augment", turn.worker, turn.step)
             ours = any(self._augment is known for known in AUGMENTS.values())
@@ -215,14 +217,23 @@ class ModuleTask:
 
     def batches(
         self, workers: npt.ArrayLike, steps: npt.ArrayLike, rows: npt.ArrayLike
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Samples, Samples]:
         """The same for many turns at once, stacked."""
         if self._augment is not None:
             turns = zip(np.asarray(workers), np.asarray(steps), np.asarray(rows), strict=True)
             pairs = [self.batch(Turn(*map(int, turn))) for turn in turns]
-            return torch.stack([p[0] for p in pairs]), torch.stack([p[1] for p in pairs])
-        chosen = self.indices_of(workers, steps, rows)
-        return self.data.train.inputs[chosen], self.data.train.targets[chosen]
+            inputs, targets = zip(*pairs, strict=True)
+            return torch.stack(inputs), mapped(lambda *parts: torch.stack(parts), *targets)
+        return self._taken(self.indices_of(workers, steps, rows))
+
+    def _taken(self, chosen: Tensor | slice) -> tuple[Samples, Samples]:
+        train = self.data.train
+        return take(train.inputs, chosen), take(train.targets, chosen)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a sample is one tensor and one target, and the loss a function of these."""
+        return self.data.train.is_plain and self._objective.function is not None
 
     @property
     def augments(self) -> bool:
@@ -238,11 +249,11 @@ class ModuleTask:
     def averages(self) -> bool:
         """Whether the gradient of several batches as one is known to be the mean of theirs. Of a
         subclass, which may compute another loss, nothing is known."""
-        if type(self) is not ModuleTask:
+        train, loss = self.data.train, self._objective.function
+        if type(self) is not ModuleTask or not self.is_plain or loss is None:
             return False
-        train = self.data.train
         dims = keeps_samples_apart(self.module, train.inputs.dim())
-        return dims is not None and weighs_equally(self._loss, dims, train.targets)
+        return dims is not None and weighs_equally(loss, dims, train.targets)
 
     @property
     def convolves(self) -> bool:
@@ -254,15 +265,20 @@ class ModuleTask:
 
         Where nothing, one compiled gradient serves both.
         """
-        for name in ("layout", "batch_size", "device", "dtype", "precision", "_loss"):
+        for name in ("layout", "batch_size", "device", "dtype", "precision"):
             if getattr(self, name) != getattr(other, name):
-                return name.strip("_")
+                return name
+        if self._objective.function != other._objective.function:
+            return "loss"
         if str(self.module) != str(other.module):
             return "model"
         if not _equal(self._fixed(), other._fixed()):
             return "what the model does not learn"
         mine, theirs = (t.data.train for t in (self, other))
-        if not _equal([mine.inputs, mine.targets], [theirs.inputs, theirs.targets]):
+        if not all(
+            same_structure(a, b) and _equal(tensors_in(a), tensors_in(b))
+            for a, b in ((mine.inputs, theirs.inputs), (mine.targets, theirs.targets))
+        ):
             return "training data"
         return None
 
@@ -282,7 +298,14 @@ class ModuleTask:
 
     def loss_of(self, params: Mapping[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
         """The same of the parameters by name."""
-        return self._loss(functional_call(self.module, dict(params), (inputs,)), targets)
+        return self._functional(dict(params), inputs, targets)
+
+    def _functional(self, tensors: dict[str, Tensor], inputs: Samples, targets: Samples) -> Tensor:
+        def called(*args: Any, **named: Any) -> Any:
+            return functional_call(self.module, tensors, args, named)
+
+        with autocast(self.device, self.precision):
+            return self._objective(called, inputs, targets)[1]
 
     def functional_loss_and_statistics(
         self, params: Tensor, inputs: Tensor, targets: Tensor, zeros: tuple[Tensor, ...]
@@ -299,8 +322,8 @@ class ModuleTask:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The same of the parameters by name."""
         named = dict(zip(self._statistics.names, zeros, strict=True))
-        outputs = functional_call(self.module, {**params, **named}, (inputs,))
-        return self._loss(outputs, targets), tuple(named.values())
+        loss = self._functional({**params, **named}, inputs, targets)
+        return loss, tuple(named.values())
 
     def _place(self, flat: Tensor) -> None:
         if flat.shape != self._start.shape or flat.dtype != self.dtype:
@@ -311,26 +334,9 @@ class ModuleTask:
         with torch.no_grad():
             torch._foreach_copy_(self._parameters, list(self.layout.unflatten(flat).values()))
 
-    @contextmanager
-    def products(self) -> Iterator[None]:
-        """Products and convolutions on the GPU in the chosen precision, and always the same way,
-        whatever the process has set: around the forward and the backward pass."""
-        if self.device.type != "cuda":
-            yield
-            return
-        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-        before = (matmul.allow_tf32, cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark)
-        matmul.allow_tf32 = cudnn.allow_tf32 = self.precision == "tf32"
-        cudnn.deterministic, cudnn.benchmark = True, False
-        try:
-            yield
-        finally:
-            matmul.allow_tf32, cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
-
-    def _autocast(self) -> AbstractContextManager[object]:
-        if self.precision != "bf16":
-            return nullcontext()
-        return torch.autocast(self.device.type, torch.bfloat16)
+    def products(self) -> AbstractContextManager[None]:
+        """Around the forward and the backward pass."""
+        return products(self.device, self.precision)
 
     def _drawing(self, purpose: str, *ids: int) -> AbstractContextManager[object]:
         """Around what may draw random numbers."""
@@ -343,18 +349,6 @@ def initialised(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     """A module whose random initial weights are keyed by the seed; no generator is touched."""
     with keyed(keys.key(seed, "init")):
         return make()
-
-
-def _device(choice: str | torch.device) -> torch.device:
-    try:
-        device = torch.device(choice)
-    except RuntimeError as error:
-        raise ValueError(
-            f"device = {choice!r} is not one that torch knows: use 'cpu' or 'cuda'"
-        ) from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device = {str(choice)!r}, but torch sees no GPU here: use device='cpu'")
-    return device
 
 
 def dtype_of(choice: str | torch.dtype | None, module: nn.Module | None = None) -> torch.dtype:

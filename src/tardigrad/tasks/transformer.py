@@ -11,7 +11,8 @@ from tardigrad.core.checks import one_of
 from tardigrad.tasks import data as data_sets
 from tardigrad.tasks.checks import at_least
 from tardigrad.tasks.losses import token_cross_entropy
-from tardigrad.tasks.module import ModuleTask, Precision, initialised
+from tardigrad.tasks.module import ModuleTask, initialised
+from tardigrad.tasks.precision import Precision
 from tardigrad.tasks.sampling import Sampling
 from tardigrad.tasks.split import Data, Split
 from tardigrad.tasks.structure import known_layer

@@ -1,5 +1,7 @@
 """The fast engine for a run on a GPU."""
 
+from torch import Tensor
+
 from tardigrad.core.trees import named
 from tardigrad.engine.fast.batches import look_ahead
 from tardigrad.engine.fast.cuda_graphs import CudaGraphs
@@ -57,6 +59,8 @@ def check_captured(job: Job) -> None:
         raise Unsuited(f"no kernel for the rule: {error}", error.reason) from None
     if not isinstance(job.task, ModuleTask) or job.task.stochastic:
         raise Unsuited("only modules that draw no random numbers are captured")
+    if not job.task.is_plain:
+        raise Unsuited("only samples of one tensor and a target are captured")
 
 
 def check_batched(job: Job) -> None:
@@ -70,7 +74,7 @@ def check_batched(job: Job) -> None:
 def work_space(task: ModuleTask, stage: int) -> int:
     """Numbers that the gradients of one batch take on the way, by rule of thumb: three copies of
     its inputs and of itself."""
-    inputs = task.data.train.inputs
+    inputs: Tensor = task.data.train.inputs
     return 3 * stage * (task.batch_size * inputs[0].numel() + task.layout.size)
 
 

@@ -182,6 +182,10 @@ def check_batchable(task: Task, rule: Rule) -> ModuleTask:
     """The task, where vmap gives the gradients that it gives one by one; else Unsuited."""
     if not isinstance(task, ModuleTask):
         raise _unsuited("the task is not a module, so vmap cannot batch its gradients")
+    if not task.is_plain:
+        raise _unsuited("a sample is more than one tensor and a target, or the loss is the model's")
+    if task.precision == "bf16":
+        raise _unsuited("products are rounded to bfloat16, and compiled ones in other places")
     if task.stochastic:
         raise _unsuited("the model draws random numbers (dropout), which vmap would share")
     if task.convolves:

@@ -29,6 +29,8 @@ def first_of_each(job: Job) -> Schedule | None:
         return None
     if len(np.unique(schedule.group_rows)) < len(schedule.group_rows):
         return None
+    if not task.is_plain:
+        return None
     inputs = task.data.train.inputs
     if int(sizes[0]) * task.batch_size * inputs[0].numel() * inputs.element_size() > MOST_BYTES:
         return None

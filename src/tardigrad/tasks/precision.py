@@ -1,0 +1,51 @@
+"""Where a model is computed, and how its products are rounded."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal
+
+import torch
+
+Precision = Literal["full", "tf32", "bf16"]
+
+
+def check_precision(precision: Precision) -> Precision:
+    if precision not in ("full", "tf32", "bf16"):
+        raise ValueError(f"precision must be 'full', 'tf32' or 'bf16', got {precision!r}")
+    return precision
+
+
+def device_of(choice: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(choice)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device = {choice!r} is not one that torch knows: use 'cpu' or 'cuda'"
+        ) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device = {str(choice)!r}, but torch sees no GPU here: use device='cpu'")
+    return device
+
+
+@contextmanager
+def products(device: torch.device, precision: Precision) -> Iterator[None]:
+    """Products and convolutions on the GPU in the chosen precision, and always the same way,
+    whatever the process has set: around the forward and the backward pass."""
+    if device.type != "cuda":
+        yield
+        return
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = (matmul.allow_tf32, cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark)
+    matmul.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+    """Around the forward pass: bfloat16 where that is safe, if it is asked for."""
+    if precision != "bf16":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)
