@@ -165,7 +165,7 @@ def test_wall_time_goes_on_after_a_resume(cli: Cli, monkeypatch: pytest.MonkeyPa
         if tick.updates > 30:
             raise Killed
 
-    for module in ("tardigrad.engine.execute", "tardigrad.experiment.run"):
+    for module in ("tardigrad.engine.drive", "tardigrad.experiment.run"):
         monkeypatch.setattr(sys.modules[module], "time", SimpleNamespace(perf_counter=counting))
     spec = Spec.load("small.toml", ["checkpoint_every=15"])
     with pytest.raises(Killed):

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from tardigrad.core.checks import require
 from tardigrad.engine import Diverged
-from tardigrad.engine.execute import Watch, drive
+from tardigrad.engine.drive import drive
+from tardigrad.engine.observer import Watch
 from tardigrad.experiment.run import schedule_facts, summarise
 from tardigrad.experiment.spec import Spec, changed
 from tardigrad.experiment.structure import Plain

@@ -14,8 +14,10 @@ from tardigrad.core.checks import require
 from tardigrad.core.layout import Layout
 from tardigrad.engine import Checkpoints, Diverged, Run
 from tardigrad.engine.checkpoint import load_facts
-from tardigrad.engine.execute import Watch, check_splits, divide, drive
+from tardigrad.engine.drive import check_splits, drive
+from tardigrad.engine.execute import divide
 from tardigrad.engine.execution import Execution
+from tardigrad.engine.observer import Watch
 from tardigrad.engine.resume import CHECKPOINT, saved_chunk
 from tardigrad.engine.run import Say
 from tardigrad.experiment.spec import Spec, differences, with_new_keys

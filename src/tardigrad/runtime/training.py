@@ -21,7 +21,8 @@ from tardigrad.core.layout import Layout
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.core.trees import not_finite
 from tardigrad.engine import Checkpoints, Diverged, Evaluation, History, Run
-from tardigrad.engine.execute import ShardBy, check_splits, divide
+from tardigrad.engine.drive import check_splits
+from tardigrad.engine.execute import ShardBy, divide
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.run import Say
 from tardigrad.links import Full, Link
