@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from tardigrad.scheduling import Schedule
 
-Record = Mapping[str, float]
+EvaluationRecord = Mapping[str, float]
 """What one evaluation measured, by name; `update` says when."""
 
 
@@ -25,7 +25,7 @@ class Started(NamedTuple):
     """Updates to be made in all."""
     updates: int
     """Made already, where it goes on."""
-    records: Sequence[Record]
+    records: Sequence[EvaluationRecord]
     """Evaluated already, where it goes on."""
     schedule: Schedule | None
     """None where it is made meanwhile, as on Ray."""
@@ -63,7 +63,7 @@ class Observer:
         """After every update; by the fast engine after every batch of them, on Ray several times a
         second."""
 
-    def evaluated(self, record: Record) -> None:
+    def evaluated(self, record: EvaluationRecord) -> None:
         """After every evaluation. On Ray `time_s` counts from the run's beginning here, and there
         is no batch loss yet: both are put right in the run's history at the end."""
 
@@ -104,7 +104,7 @@ class Observers(Observer):
         for one in self.each:
             one.updated(tick)
 
-    def evaluated(self, record: Record) -> None:
+    def evaluated(self, record: EvaluationRecord) -> None:
         for one in self.each:
             one.evaluated(record)
 

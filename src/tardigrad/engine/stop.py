@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from tardigrad.core.checks import count, number, positive, require
-from tardigrad.engine.observer import Ended, Record
+from tardigrad.engine.observer import Ended, EvaluationRecord
 from tardigrad.engine.options import Evaluation
 from tardigrad.tasks import Task
 
@@ -90,7 +90,9 @@ class Stop:
                 f"{', '.join(sorted(names)) or 'nothing'}, and no {wanted}",
             )
 
-    def judged(self, records: Sequence[Record], task: Task, evaluation: Evaluation) -> Ended | None:
+    def judged(
+        self, records: Sequence[EvaluationRecord], task: Task, evaluation: Evaluation
+    ) -> Ended | None:
         """Whether the run ends with the last of these evaluations."""
         last = records[-1]
         update = int(last["update"])
