@@ -53,6 +53,7 @@ from tardigrad.scheduling import Schedule, schedule
 from tardigrad.tasks import FunctionTask, ModuleTask
 
 if TYPE_CHECKING:
+    from tardigrad.experiment.loggers import MLflow, TensorBoard, WeightsAndBiases
     from tardigrad.runtime import Processes, Scenario, train
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "History",
     "Limits",
     "LogNormal",
+    "MLflow",
     "ModuleTask",
     "Network",
     "Observer",
@@ -97,8 +99,10 @@ __all__ = [
     "Stop",
     "Stragglers",
     "Sync",
+    "TensorBoard",
     "Tick",
     "Trace",
+    "WeightsAndBiases",
     "__version__",
     "execute",
     "rates",
@@ -110,7 +114,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What is of runs on Ray is looked up when it is used, because it needs Ray."""
+    """What is of runs on Ray is looked up when it is used, because it needs Ray; loggers, because
+    few ask for them."""
+    if name in ("MLflow", "TensorBoard", "WeightsAndBiases"):
+        return getattr(import_module("tardigrad.experiment.loggers"), name)
     if name in ("Processes", "Scenario", "train"):
         return getattr(import_module("tardigrad.runtime"), name)
     if name == "schedules":

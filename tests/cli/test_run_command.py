@@ -70,7 +70,7 @@ def test_a_folder_in_use_is_refused_with_what_to_type(cli: Cli) -> None:
     )
     said = cli("run", "small.toml", "--resume", "seed=1", "rule.lr=0.1")
     assert said.code == 2
-    assert "rule.lr, seed differ;" in said.err
+    assert "rule.lr was 0.05, and is 0.1, seed was 0, and is 1;" in said.err
     assert before == {path: path.stat().st_mtime_ns for path in Path("runs/small").iterdir()}
     assert [path.name for path in Path("papers").iterdir()] == ["draft.txt"]
     Path("empty").mkdir()

@@ -8,7 +8,7 @@ import typer
 from tardigrad.cli.console import out, tell
 from tardigrad.cli.table import Table
 from tardigrad.core.checks import one_of
-from tardigrad.experiment.spec import CLUSTER, LINK, POLICY, RATE, RULE, TASK
+from tardigrad.experiment.spec import CLUSTER, LINK, LOGGER, POLICY, RATE, RULE, TASK
 
 LISTS = {
     "rules": RULE,
@@ -17,6 +17,7 @@ LISTS = {
     "links": LINK,
     "tasks": TASK,
     "rates": RATE,
+    "loggers": LOGGER,
 }
 
 

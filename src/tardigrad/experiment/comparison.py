@@ -89,7 +89,7 @@ def outcome_of(
     started = time.perf_counter()
     execution = spec.prepare(schedule, task, spec.make_rule())
     try:
-        run = drive(execution, spec.evaluation, watch=watch)
+        run = drive(execution, spec.evaluation, watch=watch, stop=spec.make_stop())
     except Diverged as diverged:
         return diverged_outcome(label, spec.seed, diverged, execution.schedule)
     summary = summarise(run, time.perf_counter() - started)

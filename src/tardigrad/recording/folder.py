@@ -72,7 +72,7 @@ class RunFolder:
         schedule.save(self.path / SCHEDULE)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The evaluations so far; none where the run has not stopped yet."""
+        """The evaluations so far."""
         return _lines(self.path / METRICS)
 
     def summary(self) -> dict[str, Any]:
@@ -82,9 +82,13 @@ class RunFolder:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return found
 
-    def write_results(self, records: Iterable[Record], summary: Record) -> None:
-        lines = [json.dumps(record) + "\n" for record in records]
-        write(self.path / METRICS, "".join(lines))
+    def save_spec(self, spec: str) -> None:
+        write(self.path / SPEC, spec)
+
+    def write_metrics(self, records: Iterable[Record]) -> None:
+        write(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in records))
+
+    def write_summary(self, summary: Record) -> None:
         write(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
 
     def gradients(self) -> dict[str, list[float]]:
@@ -150,10 +154,12 @@ def check_free(path: Path, resumes: bool = False) -> None:
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
+    """Those that are whole: a run that was killed may have been writing the last."""
     if not file.exists():
         return []
+    *lines, _ = file.read_text(encoding="utf-8").split("\n")
     try:
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        return [json.loads(line) for line in lines]
     except json.JSONDecodeError as error:
         raise ValueError(f"{file} is damaged: {error}") from None
 
