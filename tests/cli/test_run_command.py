@@ -79,10 +79,14 @@ def test_a_folder_in_use_is_refused_with_what_to_type(cli: Cli) -> None:
 
 def test_two_processes_cannot_write_one_folder(cli: Cli) -> None:
     cli("run", "small.toml")
-    with RunFolder(Path("runs/small")).locked():
-        said = cli("run", "small.toml", "--resume")
-    assert said.code == 2
-    assert "being written by a run that is still going" in said.err
+    folder = RunFolder(Path("runs/small"))
+    longer = Spec.load("small.toml", ["updates=70"]).toml()
+    for spec in (None, longer):  # a changed spec is another file, and is locked as well
+        with folder.locked(spec):
+            said = cli("run", "small.toml", "updates=80", "--resume")
+        assert said.code == 2
+        assert "being written by a run that is still going" in said.err
+    assert (folder.path / "spec.toml").read_text() == longer
 
 
 @pytest.mark.parametrize(

@@ -144,9 +144,10 @@ def test_without_a_terminal_there_is_a_line_per_evaluation(cli: Cli) -> None:
 
 def test_comparisons_stop_each_entry_by_itself(cli: Cli) -> None:
     stop = ("stop.loss=0.6", "evaluate_every=5")
-    assert (
-        cli("compare", "small.toml", *stop, "--rules", "sgd,sgd:lr=0.001", "--out", "c").code == 0
-    )
+    rules = ("--rules", "sgd,sgd:lr=0.001")
+    said = cli("compare", "small.toml", "log=tensorboard", *stop, *rules, "--out", "c")
+    assert said.code == 0
+    assert "loggers are told of single runs" in said.err
     fast, slow = (outcome["summary"] for outcome in RunFolder(Path("c")).outcomes())
     assert fast["ended_by"] == "loss"
     assert fast["updates"] < 60

@@ -63,7 +63,7 @@ def run_on_ray(
     if stop is not None:
         stop.check(task, spec.evaluation, spec.updates, "measured")
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
-    with folder.locked():
+    with folder.locked(spec.toml()):  # of a run that goes on it may be another
         try:
             done = train(
                 task,

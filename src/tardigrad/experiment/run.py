@@ -75,11 +75,9 @@ def run(
         schedule = spec.make_schedule()
         folder = RunFolder.create(path, spec.toml(), schedule)
     execution: Execution | None = None
-    with folder.locked():
-        if going_on:  # it may be longer now, and end otherwise
-            folder.save_spec(spec.toml())
-            if schedule is not None:
-                folder.save_schedule(schedule)
+    with folder.locked(spec.toml()):  # of a run that goes on it may be another
+        if going_on and schedule is not None:
+            folder.save_schedule(schedule)
         # Read before the run writes it anew; what a killed one did after it is done again.
         started = time.perf_counter() - (saved_wall_s(path) if going_on else 0.0)
         try:
@@ -94,10 +92,10 @@ def run(
                 observers=[MetricsFile(folder), *loggers, *observers],
                 about=spec.data(),
             )
-        except (Diverged, KeyboardInterrupt) as stop:
-            status = "diverged" if isinstance(stop, Diverged) else "stopped"
+        except (Diverged, KeyboardInterrupt) as early:
+            status = "diverged" if isinstance(early, Diverged) else "stopped"
             made = execution.schedule if execution is not None else schedule
-            _keep_what_there_is(folder, made, status, str(stop))
+            _keep_what_there_is(folder, made, status, str(early))
             raise
         if done.schedule is not schedule:  # made meanwhile, or not executed to its end
             folder.save_schedule(done.schedule)

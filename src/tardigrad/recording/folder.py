@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,9 +82,6 @@ class RunFolder:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return found
 
-    def save_spec(self, spec: str) -> None:
-        write(self.path / SPEC, spec)
-
     def write_metrics(self, records: Iterable[Record]) -> None:
         write(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in records))
 
@@ -121,8 +118,21 @@ class RunFolder:
             file.write(json.dumps(outcome) + "\n")
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Ours alone while the block runs; a killed process holds no lock."""
+    def locked(self, spec: str | None = None) -> Iterator[None]:
+        """Ours alone while the block runs; a killed process holds no lock.
+
+        spec: what stands in the spec file from now on; None: what is there.
+        """
+        with ExitStack() as held:
+            held.enter_context(self._lock())
+            if spec is not None and spec != (self.path / SPEC).read_text(encoding="utf-8"):
+                write(self.path / SPEC, spec)
+                # That is another file now: locked too, before the first is let go.
+                held.enter_context(self._lock())
+            yield
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
         with (self.path / SPEC).open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
