@@ -57,7 +57,8 @@ def executed_digest(schedule: Schedule, groups: int) -> str:
     can go on with either.
     """
     s = schedule
-    used = np.unique(s.group_rows[: s.group_start[groups]])
+    used = np.zeros(s.rows, dtype=bool)
+    used[s.group_rows[: s.group_start[groups]]] = True
     members = s.member_after < groups
     merged = (s.drop_after < groups) & ~s.lost
     parts = (
