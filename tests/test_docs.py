@@ -124,7 +124,7 @@ def test_a_document_shows_the_whole_example(example: Path) -> None:
     """All but the line that says what the file is."""
     whole = example.read_text(encoding="utf-8")
     code = whole.partition('"""\n\n')[2]
-    shown = [b.text for page in ("CONTRIBUTING.md", "docs/own_code.md") for b in blocks(page)]
+    shown = [block.text for page in DOCUMENTS for block in blocks(page)]
     assert code in [FILE.sub("", text, count=1) for text in shown]
     assert len(whole.splitlines()) < 40
 

@@ -32,16 +32,26 @@ PLACES = {
     "tardigrad.engine": (
         "Checkpoints",
         "Diverged",
+        "Ended",
         "Evaluation",
         "History",
         "Limits",
+        "Observer",
         "Run",
+        "Started",
+        "Stop",
+        "Tick",
         "execute",
         "simulate",
     ),
     "tardigrad.experiment": (
         "Spec",
         "replay",
+    ),
+    "tardigrad.experiment.loggers": (
+        "MLflow",
+        "TensorBoard",
+        "WeightsAndBiases",
     ),
     "tardigrad.links": (
         "BandwidthAware",

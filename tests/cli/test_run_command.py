@@ -70,7 +70,7 @@ def test_a_folder_in_use_is_refused_with_what_to_type(cli: Cli) -> None:
     )
     said = cli("run", "small.toml", "--resume", "seed=1", "rule.lr=0.1")
     assert said.code == 2
-    assert "rule.lr, seed differ;" in said.err
+    assert "rule.lr was 0.05, and is 0.1, seed was 0, and is 1;" in said.err
     assert before == {path: path.stat().st_mtime_ns for path in Path("runs/small").iterdir()}
     assert [path.name for path in Path("papers").iterdir()] == ["draft.txt"]
     Path("empty").mkdir()
@@ -79,10 +79,14 @@ def test_a_folder_in_use_is_refused_with_what_to_type(cli: Cli) -> None:
 
 def test_two_processes_cannot_write_one_folder(cli: Cli) -> None:
     cli("run", "small.toml")
-    with RunFolder(Path("runs/small")).locked():
-        said = cli("run", "small.toml", "--resume")
-    assert said.code == 2
-    assert "being written by a run that is still going" in said.err
+    folder = RunFolder(Path("runs/small"))
+    longer = Spec.load("small.toml", ["updates=70"]).toml()
+    for spec in (None, longer):  # a changed spec is another file, and is locked as well
+        with folder.locked(spec):
+            said = cli("run", "small.toml", "updates=80", "--resume")
+        assert said.code == 2
+        assert "being written by a run that is still going" in said.err
+    assert (folder.path / "spec.toml").read_text() == longer
 
 
 @pytest.mark.parametrize(
@@ -165,7 +169,7 @@ def test_wall_time_goes_on_after_a_resume(cli: Cli, monkeypatch: pytest.MonkeyPa
         if tick.updates > 30:
             raise Killed
 
-    for module in ("tardigrad.engine.execute", "tardigrad.experiment.run"):
+    for module in ("tardigrad.engine.drive", "tardigrad.experiment.run"):
         monkeypatch.setattr(sys.modules[module], "time", SimpleNamespace(perf_counter=counting))
     spec = Spec.load("small.toml", ["checkpoint_every=15"])
     with pytest.raises(Killed):

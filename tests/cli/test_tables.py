@@ -115,11 +115,13 @@ def test_a_real_run_beside_the_simulation() -> None:
 
 def test_the_live_tables() -> None:
     shard = SimpleNamespace(
-        version=1234, queue=2, bytes_in=4e9, bytes_out=8e6, dropped={0: 3}, delays={0: (9, 18)}
-    )
+        version=1234, queue=2, bytes_in=4e9, bytes_out=8e6, dropped={0: 3}, delays={0: (9, 18)},
+        loss=float("nan"),
+    )  # fmt: skip
     worker = SimpleNamespace(steps=1234567, busy_s=1.0)
     live: Any = SimpleNamespace(time_s=3.0, shards=[shard, shard], workers={0: worker, 11: worker})
-    workers, _, shards = live_tables(live, live, 60_000).renderables
+    line, _, workers, _, shards = live_tables(live, live, 60_000).renderables
+    assert line == "update 1,234 of 60,000"  # neither loss nor rate is known yet
     assert isinstance(workers, Table)
     assert isinstance(shards, Table)
     check_whole(workers)

@@ -141,7 +141,10 @@ def test_no_more_versions_live_than_workers_and_one(policy: Any) -> None:
             execution = Exact(job)
             execution.restore(*saved)
     assert 0 < most <= (workers + 1) * shards
-    assert execution.versions.held == 0
+    # What is left was read by gradients on their way at the end, for a run that is extended.
+    coming = set(range(made.rows)) - set(made.group_rows.tolist())
+    left = {(shard, int(made.read[row, shard])) for row in coming for shard in range(shards)}
+    assert execution.versions.held == len(left) <= workers * shards
     assert not execution.computed
 
 

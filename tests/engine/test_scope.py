@@ -11,7 +11,7 @@ from torch import Tensor
 
 import tardigrad as tg
 from tardigrad.core.layout import Layout
-from tardigrad.engine.execute import drive
+from tardigrad.engine.drive import drive
 from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.fast.stack import Replica
 from tardigrad.engine.job import Job

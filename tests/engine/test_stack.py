@@ -9,7 +9,7 @@ import torch
 
 import tardigrad as tg
 from tardigrad.bench.loops import perceptron
-from tardigrad.engine.execute import drive
+from tardigrad.engine.drive import drive
 from tardigrad.engine.fast.build_stack import check_stackable, stack_on_device, stacked_bytes
 from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.fast.cuda_single import CudaSingle

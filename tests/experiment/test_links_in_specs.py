@@ -9,7 +9,7 @@ import torch
 
 import tardigrad as tg
 from tardigrad.engine import Tick
-from tardigrad.engine.execute import Watch
+from tardigrad.engine.observer import Watch
 from tardigrad.experiment import Entry, Spec, outcomes, run
 from tardigrad.experiment.real import compare_real
 from tardigrad.recording.folder import RunFolder

@@ -379,3 +379,38 @@ def test_a_run_that_goes_on_begins_every_worker_in_another_life() -> None:
     starts = [call.start for _, call in cluster.calls if isinstance(call, BeginWork)]
     assert [(start.worker, start.life) for start in starts] == [(0, 1), (1, 1)]
     assert cluster.asked(CompleteRow) == []
+
+
+def test_a_run_that_is_to_end_early_ends_when_all_that_was_said_has_arrived() -> None:
+    busy = [Answer(Status(quiet=False))] * 3
+    coordinator = made()
+
+    def happens(process: Process, call: Any) -> CallOutcome | None:
+        if isinstance(call, AskShard) and cluster.version == 4:
+            coordinator.ends_early = True
+        if isinstance(call, AskWorker):
+            return busy.pop() if busy else None
+        return None
+
+    cluster = FakeCluster(coordinator, happens)
+    assert cluster.run() == ["numbers", "numbers"]
+    assert cluster.version < UPDATES
+    end = cluster.order(HoldSteps, AskWorker, FinishShard)
+    assert end == ["HoldSteps", *["AskWorker"] * 3, "FinishShard"]
+    held = [call for _, call in cluster.calls if isinstance(call, HoldSteps)]
+    assert held == [HoldSteps(True)] * WORKERS  # and nobody goes on
+    finishes = [call for _, call in cluster.calls if isinstance(call, FinishShard)]
+    assert finishes == [FinishShard(closes=True)] * SHARDS
+
+
+def test_who_dies_while_a_run_ends_early_is_brought_back_and_shards_are_opened_again() -> None:
+    coordinator = made()
+    coordinator.ends_early = True
+    cluster = FakeCluster(coordinator, once(SHARD, FinishShard, Dead(SHARD, "killed")))
+    assert cluster.run() == ["numbers", "numbers"]
+    assert cluster.told == ["shard 1 died (killed), and is brought back"]
+    end = cluster.order(OpenShard, HoldSteps, FinishShard)
+    first = end.index("FinishShard")
+    assert end[first + 1 :][-3:] == ["OpenShard", "HoldSteps", "FinishShard"]
+    opened = cluster.asked(OpenShard)
+    assert opened[-SHARDS:] == [Process("shard", shard) for shard in range(SHARDS)]

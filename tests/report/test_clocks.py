@@ -119,7 +119,7 @@ def test_the_title_says_what_gave_workers_their_times(
 ) -> None:
     spec = f'cluster = {SPEC[cluster]}\n[task]\nname = "my_task"\n[policy]\nname = "sync"\n'
     folder = RunFolder.create(tmp_path / "run", spec, None)
-    folder.write_results([], {"status": "finished", "workers": 3, **facts})
+    folder.write_summary({"status": "finished", "workers": 3, **facts})
     assert title_of(folder.path) == title
     compared = RunFolder.create(tmp_path / "compared", spec, None)
     compared.add_outcome({"label": "a", "summary": {"workers": 3}})
@@ -130,7 +130,7 @@ def test_the_title_says_what_gave_workers_their_times(
 @pytest.mark.parametrize("status", ["stopped", "diverged"])
 def test_a_run_on_ray_that_ended_early_has_no_report(status: str, tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", "rule = {name = 'sgd'}\n", None)
-    folder.write_results([], {"status": status, "why": "so"})
+    folder.write_summary({"status": status, "why": "so"})
     with pytest.raises(ValueError, match=rf"{status}, and no results: finish it with --resume"):
         load_series(folder.path)
     assert json.loads((folder.path / "summary.json").read_text())["status"] == status

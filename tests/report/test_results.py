@@ -128,9 +128,13 @@ def test_a_run_that_has_not_stopped_has_no_report(tmp_path: Path) -> None:
 
 def test_damaged_metrics_are_told(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", "rule = {name = 'sgd'}\n", None)
-    folder.write_results([{"update": 1}], summary())
+    folder.write_metrics([{"update": 1}])
+    folder.write_summary(summary())
     assert load_series(folder.path)[0].runs == [[{"update": 1}]]
-    (folder.path / "metrics.jsonl").write_text('{"update": ')
+    with (folder.path / "metrics.jsonl").open("a") as file:
+        file.write('{"update": ')  # a kill in the middle of a line
+    assert load_series(folder.path)[0].runs == [[{"update": 1}]]
+    (folder.path / "metrics.jsonl").write_text('{"update": \n{"update": 2}\n')
     with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged"):
         load_series(folder.path)
 

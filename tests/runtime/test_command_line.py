@@ -91,7 +91,7 @@ def test_one_file_runs_simulated_and_real_and_what_was_real_is_replayed(
         "--resume",
     )  # fmt: skip
     assert code == 2
-    assert "rule.lr differs" in said.err
+    assert "rule.lr was 0.05, and is 1;" in said.err
     params = load_file("real/params.safetensors")
     record = json.loads(Path("real/ray/record.json").read_text())
     record["digests"][-1][2] = "0" * 16
@@ -177,13 +177,16 @@ def test_only_step_times_can_be_imposed(file: Path, tmp_path: Path, pool: ActorP
 
 def test_the_live_table_tells_of_every_worker_and_shard() -> None:
     status = LiveShard(30, 2, 4_000_000, 8_000_000, {0: 9, 1: 20}, {1: 3}, {0: (9, 18), 1: (20, 0)})
-    both = [status, status]
-    first = Live(1.0, both, {0: LiveWorker(False, 0, 0, 0.0, 0)})
+    both = [status, status._replace(loss=9.0)]
+    both[0] = status._replace(loss=0.25)
+    earlier = [shard._replace(version=10) for shard in both]
+    first = Live(1.0, earlier, {0: LiveWorker(False, 0, 0, 0.0, 0)})
     live = Live(
         3.0, both, {0: LiveWorker(True, 10, 10, 1.0, 0), 1: LiveWorker(True, 20, 20, 2.0, 0)}
     )
     shown: list[Any] = list(tables(live, first, 60).renderables)
-    workers, _, shards = shown
+    line, _, workers, _, shards = shown
+    assert line == "update 30 of 60, loss 0.25, 10 updates/s, 3 s left"
     assert workers.rows == [
         ("0", "10", "5.0", "2.0", "50%", "0"),
         ("1", "20", "10.0", "0.0", "0%", "3"),

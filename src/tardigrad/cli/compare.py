@@ -48,6 +48,7 @@ def compare(
 def compare_into(path: Path, spec: Spec, compared: Sequence[Entry], seeds: int = 1) -> None:
     """Every outcome into the folder as it comes, a line about each onto the screen."""
     check_free(path)
+    tell_of_loggers(spec)
     with ExitStack() as bars:
 
         def begin(entry: Entry, seed: int, schedule: Schedule | None) -> Watcher:
@@ -76,6 +77,11 @@ def keep(
         if done:
             tell(f"{path} holds the {done} runs that had ended: tardigrad report {path}")
         raise typer.Exit(130) from None
+
+
+def tell_of_loggers(spec: Spec) -> None:
+    if spec.log:
+        tell("log: loggers are told of single runs; this one's evaluations are in its folder")
 
 
 def tell_outcome(outcome: Outcome, seeds: int) -> None:

@@ -9,7 +9,7 @@ from tardigrad.cli.console import out, tell
 from tardigrad.cli.table import Table, wrapped
 from tardigrad.core.checks import one_of
 from tardigrad.experiment.described import Description, described
-from tardigrad.experiment.spec import CLUSTER, LINK, POLICY, RATE, RULE, STRUCTURE, TASK
+from tardigrad.experiment.spec import CLUSTER, LINK, LOGGER, POLICY, RATE, RULE, STRUCTURE, TASK
 
 LISTS = {
     "rules": RULE,
@@ -18,6 +18,7 @@ LISTS = {
     "links": LINK,
     "tasks": TASK,
     "rates": RATE,
+    "loggers": LOGGER,
 }
 
 

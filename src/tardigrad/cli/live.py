@@ -1,5 +1,6 @@
 """A run on Ray as it goes: a table of its workers and one of its shards."""
 
+import math
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ from rich.console import Group
 from rich.live import Live as Screen
 
 from tardigrad.cli.console import err
+from tardigrad.cli.evaluation_lines import progress_words
 from tardigrad.cli.table import Table
 
 if TYPE_CHECKING:
@@ -80,4 +82,15 @@ def tables(live: "Live", first: "Live", updates: int) -> Group:
         )
         for number, shard in enumerate(live.shards)
     ]
-    return Group(Table(WORKER, workers), "", Table(SHARD, shards))
+    return Group(_line(live, first, updates), "", Table(WORKER, workers), "", Table(SHARD, shards))
+
+
+def _line(live: "Live", first: "Live", updates: int) -> str:
+    """How far it has come, its loss, and how long it will take."""
+    now, then = (min(shard.version for shard in seen.shards) for seen in (live, first))
+    words = [f"update {now:,} of {updates:,}"]
+    loss = live.shards[0].loss
+    words += [f"loss {loss:.4g}"] if math.isfinite(loss) else []
+    if now > then:
+        words.append(progress_words(now - then, live.time_s - first.time_s, updates - now))
+    return ", ".join(words)

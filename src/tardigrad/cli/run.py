@@ -9,12 +9,14 @@ from typing import Annotated
 import typer
 
 from tardigrad.cli.console import complain, out, tell
+from tardigrad.cli.evaluation_lines import EvaluationLines
 from tardigrad.cli.live import LiveTable
 from tardigrad.cli.progress import Watcher
 from tardigrad.cli.report import show_run
 from tardigrad.engine import Diverged
 from tardigrad.experiment import Spec, run_on_ray, saved_updates
 from tardigrad.experiment import run as run_spec
+from tardigrad.recording.folder import RunFolder
 
 
 class Where(Enum):
@@ -50,19 +52,23 @@ def run(
     """Run an experiment; its folder gets the spec, schedule, metrics, parameters and figures.
 
     A run that was stopped or killed goes on with --resume; a simulated one ends with the same bits
-    as one that never stopped. A run on Ray records its schedule: **tardigrad replay** repeats it.
+    as one that never stopped, and a finished one is made longer by more updates. A
+    run on Ray records its schedule: **tardigrad replay** repeats it.
     """
     spec = Spec.load(file, changes or ())
     folder = to or Path("runs") / file.stem
     if on is Where.simulator and (address or impose):
         raise ValueError("--address and --impose are for runs on Ray: add --on ray")
+    lines = [EvaluationLines()]
     try:
         if on is Where.ray:
             with LiveTable(spec.updates) as table:
-                run_on_ray(spec, folder, address, resume, impose, table.show, say=tell)
+                run_on_ray(
+                    spec, folder, address, resume, impose, table.show, say=tell, observers=lines
+                )
         else:
             with closing(Watcher(file.stem)) as watcher:
-                run_spec(spec, folder, resume=resume, begin=watcher.begin, say=tell)
+                run_spec(spec, folder, resume, begin=watcher.begin, say=tell, observers=lines)
     except KeyboardInterrupt:
         complain("stopped by Ctrl-C")
         if on is Where.simulator:
@@ -75,6 +81,9 @@ def run(
             tell(_saved(folder))
         raise
     show_run(folder)
+    ended = RunFolder.open(folder).summary()
+    if ended.get("ended_by", "updates") != "updates":
+        out.print(f"ended at update {ended['updates']:,}: {ended['why']}")
     out.print(f"everything is in {folder}")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tardigrad.cli.compare import keep
+from tardigrad.cli.compare import keep, tell_of_loggers
 from tardigrad.cli.console import err, out, tell
 from tardigrad.cli.progress import bar
 from tardigrad.cli.report import show_run
@@ -43,6 +43,7 @@ def sweep(
     swept = points(read_toml(file), axes)
     folder = to or Path("runs") / f"{file.stem}-sweep"
     check_free(folder)
+    tell_of_loggers(swept[0].spec)
     seeds = len({point.spec.seed for point in swept})
     progress = bar()
     progress.disable = not err.is_terminal

@@ -14,7 +14,7 @@ from tardigrad.engine.execution import ShardedExecution
 from tardigrad.engine.job import Job
 from tardigrad.engine.run import Diverged
 from tardigrad.engine.shard import Arrived, Shard
-from tardigrad.engine.versions import Versions
+from tardigrad.engine.versions import Versions, unsettled
 from tardigrad.rules import mean
 from tardigrad.scheduling import Recorder, Schedule
 from tardigrad.tasks import Turn
@@ -42,7 +42,7 @@ class Exact(ShardedExecution):
 
     def __init__(self, job: Job) -> None:
         self._begin(job, job.schedule)
-        self._uses = self._uses_by(job.schedule.groups)
+        self._uses = self._uses_by(job.schedule.groups) + unsettled(job.schedule)
         self.versions = Versions(job.schedule, np.nonzero(self._uses)[0])
         for s, shard in enumerate(self.shards):
             self.versions.put(s, 0, shard.sent)
@@ -157,6 +157,21 @@ class Exact(ShardedExecution):
         in_hand = {str(row): (c.loss, len(c.buffers)) for row, c in self.computed.items()}
         return super()._facts() | {"computed": in_hand}
 
+    def has_what_follows(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bool:
+        schedule, position = self.schedule, facts["position"]
+        before = self._uses_by(position)
+        left = self._uses - before
+        started = np.nonzero((before > 0) & (left > 0))[0].tolist()
+        to_come = np.nonzero((before == 0) & (left > 0))[0]
+        made = np.bincount(schedule.group_shard[:position], minlength=schedule.shards)
+        for shard in range(schedule.shards):
+            read = np.unique(schedule.read[to_come, shard])
+            # Later ones are still to be made, and the last one is the shard's own.
+            older = read[read < made[shard]].tolist()
+            if any(f"versions.{shard}.{version}" not in tensors for version in older):
+                return False
+        return all(str(row) in facts["computed"] for row in started)
+
     def _restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         self._restore_numbers(tensors, facts)
         before = self._uses_by(self.position)
@@ -167,6 +182,8 @@ class Exact(ShardedExecution):
                 where = (shard_index, version)
                 reads[where] = reads.get(where, 0) + 1
         self.versions.restore(tensors, reads)
+        for s, shard in enumerate(self.shards):
+            self.versions.put(s, shard.version, shard.sent)
 
     def _restore_numbers(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         super()._restore(tensors, facts)

@@ -8,15 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tardigrad.core.checks import require
 from tardigrad.core.trees import named, restored
 from tardigrad.engine.job import Job
+from tardigrad.engine.observer import Ended
 from tardigrad.engine.run import History, Run
 from tardigrad.rules import RuleState
 from tardigrad.scheduling import Schedule, traffic
+from tardigrad.scheduling.prefix import executed_digest, prefix
 
 
 class Numbers(Protocol):
@@ -87,13 +90,24 @@ class Execution(ABC):
     def advance_to(self, until: int) -> None:
         """Go on, at least by one group and at most until every shard has made `until` updates."""
 
-    def run(self) -> Run:
-        """What there is now, as a result."""
-        schedule = self.schedule
+    @property
+    def time_s(self) -> float:
+        """When the last group was applied, by the schedule's clock."""
+        return float(self.schedule.group_time_s[self.position - 1]) if self.position else 0.0
+
+    def updates_at_time(self, time_s: float) -> int:
+        """With how many updates the schedule's clock has come to this time; at most all."""
+        reached = np.searchsorted(self.schedule.group_time_s, time_s, side="left") + 1
+        return int(self.job.updates_at[min(int(reached), self.schedule.groups)])
+
+    def run(self, end: Ended | None = None) -> Run:
+        """What there is now, as a result; of the schedule, what has been executed."""
+        schedule = prefix(self.schedule, self.position)
         # Copied, because a captured graph goes on writing into its own.
         buffers = tuple(buffer.clone() for buffer in self.buffers)
         counted = traffic(schedule, self.shard_bytes)
-        return Run(self.params, self.history, schedule, buffers, self.average, counted)
+        made = end or Ended.all_made(self.updates)
+        return Run(self.params, self.history, schedule, buffers, self.average, counted, made)
 
     def _record(self, losses: Sequence[float], batches: Iterable[tuple[Tensor, ...]]) -> None:
         """Losses and running buffers follow shard 0, in order of application: the next group's."""
@@ -116,16 +130,35 @@ class Execution(ABC):
         """What there is to save beside tensors."""
         return {
             "schedule": self._digest,
+            "executed": self._executed(self.position),
             "position": self.position,
             "shards": [{"version": self.updates}],
             **self._facts(),
             **{name: getattr(self.history, name) for name in self.recorded},
         }
 
+    def _executed(self, groups: int) -> str:
+        """The digest of what has been executed after so many groups."""
+        return executed_digest(self.schedule, groups)
+
+    def extends(self, facts: Mapping[str, Any]) -> bool:
+        """Whether what was saved is the beginning of this one, whose schedule goes on otherwise or
+        longer."""
+        groups = facts["position"]
+        return (
+            facts["schedule"] != self._digest
+            and groups <= self.schedule.groups
+            and facts.get("executed") == self._executed(groups)
+        )
+
+    def has_what_follows(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bool:
+        """Of a run that this one extends: whether the views of gradients to come were saved."""
+        return False
+
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from what `tensors` and `facts` saved; another run's are refused."""
         require(
-            facts["schedule"] == self._digest,
+            facts["schedule"] == self._digest or self.extends(facts),
             "the checkpoint belongs to a run of another schedule: resume with the schedule it was "
             "made with, or start in a new folder",
         )

@@ -92,6 +92,14 @@ class Lockstep(Exact):
         return self.loop.done
 
     @property
+    def time_s(self) -> float:
+        return self.recorder.group_time_s[-1] if self.recorder.group_time_s else 0.0
+
+    def updates_at_time(self, time_s: float) -> int:
+        """All: how far it comes by then is not known ahead."""
+        return self.total
+
+    @property
     def total(self) -> int:
         return self.loop.updates or 0
 
@@ -181,6 +189,17 @@ class Lockstep(Exact):
         """What the schedule is made of stands for what it will be."""
         made_of = [self.recorder.about, self.recorder.shards, self.total]
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+    def _executed(self, groups: int) -> str:
+        """What it is made of, but for how long it goes on."""
+        made_of = [self.recorder.about, self.recorder.shards]
+        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+    def extends(self, facts: Mapping[str, Any]) -> bool:
+        return facts["schedule"] != self._digest and facts.get("executed") == self._executed(0)
+
+    def has_what_follows(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bool:
+        return False  # the event loop has ended: what it would have asked next is not known
 
     def _facts(self) -> dict[str, Any]:
         return super()._facts() | {"steps": self._done}

@@ -17,7 +17,7 @@ CHECKPOINT = "checkpoint.safetensors"
 def save(execution: Execution, path: Path, code: dict[str, str], wall_s: float) -> None:
     """`code` is what the run began with (`used_code`), `wall_s` what it has taken so far."""
     facts: dict[str, Any] = {"engine": execution.name, "wall_s": wall_s}
-    facts |= {"tardigrad": __version__, "code": code}
+    facts |= {"tardigrad": __version__, "code": code, "rule": repr(execution.rule)}
     save_checkpoint(path, execution.tensors(), facts | execution.facts())
 
 
@@ -34,18 +34,37 @@ def restore(
         f"the checkpoint was made by the {made_by} engine, which differs from the "
         f"{execution.name} one in the last bits: resume with engine = {made_by!r}",
     )
+    if execution.extends(facts) and not execution.has_what_follows(tensors, facts):
+        _tell(
+            f"{path} is of a run that ended after update {saved_version(facts):,}, without what "
+            "its gradients on their way were computed at: it is executed again from the start",
+            say,
+        )
+        return 0.0
     try:
         execution.restore(tensors, facts)
     except (ValueError, KeyError) as error:
         raise ValueError(_refusal(error, facts)) from error
     found = _changed_code(facts, code)
     if found:
-        what = (
+        _tell(
             f"{found}; what follows is computed by the code that is here now: for a run of one "
-            "code put the old one back, or start in a new folder"
+            "code put the old one back, or start in a new folder",
+            say,
         )
-        warnings.warn(what, stacklevel=3) if say is None else say(what)
+    before, now = facts.get("rule"), repr(execution.rule)
+    if before is not None and before != now:
+        _tell(f"the rule was {before} when the checkpoint was made, and is {now} from here on", say)
     return float(facts.get("wall_s", 0.0))  # 0.1 did not note it
+
+
+def saved_version(facts: dict[str, Any]) -> int:
+    """How many updates a checkpoint holds."""
+    return min((int(shard["version"]) for shard in facts.get("shards", ())), default=0)
+
+
+def _tell(what: str, say: Say | None) -> None:
+    warnings.warn(what, stacklevel=4) if say is None else say(what)
 
 
 def saved_chunk(folder: str | Path) -> int | None:

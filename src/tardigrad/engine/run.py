@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from tardigrad.engine.observer import Ended
 from tardigrad.scheduling import Schedule, Traffic
 
 Say = Callable[[str], None]
@@ -57,3 +58,5 @@ class Run:
     buffers: tuple[Tensor, ...] = ()
     average: Tensor | None = None
     traffic: Traffic | None = None
+    ended: Ended | None = None
+    """What ended it."""

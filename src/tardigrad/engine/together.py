@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from tardigrad.engine.execute import check_finite, check_splits, record_evaluation
+from tardigrad.engine.drive import check_finite, check_splits, record_evaluation
 from tardigrad.engine.fast.stack import Replica, Stack
 from tardigrad.engine.options import Evaluation
 from tardigrad.engine.run import Diverged, Run

@@ -87,3 +87,20 @@ def most_versions(schedule: Schedule) -> list[int]:
         np.add.at(change, np.maximum(last[read], read) + 1, -1)
         out.append(int(np.cumsum(change).max()))
     return out
+
+
+def unsettled(schedule: Schedule) -> Ints:
+    """Of each row, at how many shards it is still to be applied when the schedule ends.
+
+    Nobody executes that; but a run that is extended goes on from there, and needs their views. Of a
+    worker's rows only those behind the last one that came anywhere: the others never will.
+    """
+    came = np.concatenate([schedule.group_rows, schedule.drop_row])
+    sizes = np.diff(schedule.group_start)
+    where = np.concatenate([np.repeat(schedule.group_shard, sizes), schedule.drop_shard])
+    pairs = np.unique(came * schedule.shards + where)
+    missing = schedule.shards - np.bincount(pairs // schedule.shards, minlength=schedule.rows)
+    last = np.full(schedule.workers, -1, dtype=np.int64)
+    np.maximum.at(last, schedule.worker[came], came)
+    behind = np.arange(schedule.rows) >= last[schedule.worker]
+    return np.where(behind, missing, 0)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from tardigrad.core.checks import require
 from tardigrad.core.used_code import used_code
 from tardigrad.engine import Diverged
-from tardigrad.engine.execute import Watch, drive
+from tardigrad.engine.drive import drive
+from tardigrad.engine.observer import Watch
 from tardigrad.experiment.run import schedule_facts, summarise
 from tardigrad.experiment.spec import RULE, STRUCTURE, Spec, changed
 from tardigrad.experiment.structure import Plain, parameters_of
@@ -103,7 +104,7 @@ def outcome_of(
     started = time.perf_counter()
     execution = spec.prepare(schedule, task, spec.make_rule())
     try:
-        run = drive(execution, spec.evaluation, watch=watch)
+        run = drive(execution, spec.evaluation, watch=watch, stop=spec.make_stop())
     except Diverged as diverged:
         return diverged_outcome(label, spec.seed, diverged, execution.schedule)
     summary = summarise(run, time.perf_counter() - started)

@@ -1,7 +1,7 @@
 """Running a spec on Ray, replaying what was recorded, and comparing it with the simulation."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,14 @@ import numpy as np
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.checks import require
 from tardigrad.core.result_table import ResultTable
-from tardigrad.engine import Checkpoints, Diverged, Run
+from tardigrad.engine import Checkpoints, Diverged, Observer, Run
 from tardigrad.engine.run import Say
-from tardigrad.experiment.run import check_same, save_params, summarise
+from tardigrad.experiment.going_on import continued
+from tardigrad.experiment.run import save_params, summarise
 from tardigrad.experiment.spec import Spec
 from tardigrad.links import Full
 from tardigrad.recording.folder import PARAMS, SPEC, RunFolder, check_free
+from tardigrad.recording.metrics_file import MetricsFile
 from tardigrad.recording.record import read_record
 from tardigrad.recording.replay import Replayed, replay_recorded
 from tardigrad.scheduling import Schedule
@@ -38,11 +40,13 @@ def run_on_ray(
     watch: "Callable[[Live], None] | None" = None,
     pool: "ActorPool | None" = None,
     say: Say | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Run:
     """Run the spec on real processes: as many workers as its cluster has, at their own speed.
 
     impose: make the workers keep the step times of the spec's cluster.
     say: told who died and what is waited for.
+    observers: look on beside the loggers of the spec.
     """
     from tardigrad.runtime import Processes, Scenario, train
     from tardigrad.runtime.training import check_measured
@@ -50,13 +54,16 @@ def run_on_ray(
     path = Path(path)
     going_on = resume and path.exists()
     if going_on:
-        check_same(spec, RunFolder.open(path))
+        spec = continued(spec, RunFolder.open(path), longer=False)
     else:
         check_free(path, resumes=True)
-    cluster, task = spec.make_cluster(), spec.make_task()
+    cluster, task, stop = spec.make_cluster(), spec.make_task(), spec.make_stop()
+    loggers = spec.make_loggers(path)
     check_measured(task, spec.evaluation)
+    if stop is not None:
+        stop.check(task, spec.evaluation, spec.updates, "measured")
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
-    with folder.locked():
+    with folder.locked(spec.toml()):  # of a run that goes on it may be another
         try:
             done = train(
                 task,
@@ -76,18 +83,22 @@ def run_on_ray(
                 ),
                 processes=Processes(address, pool, sync_log=spec.sync_log),
                 scenario=Scenario(_timed(cluster)) if impose else None,
+                stop=stop,
+                observers=[MetricsFile(folder), *loggers, *observers],
+                about=spec.data(),
                 watch=watch,
                 say=say,
             )
-        except (Diverged, KeyboardInterrupt) as stop:
-            status = "diverged" if isinstance(stop, Diverged) else "stopped"
-            folder.write_results([], {"status": status, "why": str(stop)})
+        except (Diverged, KeyboardInterrupt) as ended:
+            status = "diverged" if isinstance(ended, Diverged) else "stopped"
+            folder.write_summary({"status": status, "why": str(ended)})
             raise
         folder.save_schedule(done.schedule)
         save_params(path / PARAMS, done, task.layout)
         # As in its records: since it began, by the clock that went on while it was stopped.
         summary = summarise(done, time.time() - read_record(path / RAY)["began_s"])
-        folder.write_results(done.history.records, {**summary, "on": RAY, "imposed": impose})
+        folder.write_metrics(done.history.records)  # by the schedule's time, with batch losses
+        folder.write_summary({**summary, "on": RAY, "imposed": impose})
     return done
 
 

@@ -14,12 +14,13 @@ from tardigrad.clusters import CLUSTERS, Cluster
 from tardigrad.core.checks import count, require
 from tardigrad.core.layout import Layout
 from tardigrad.core.own_code import located
-from tardigrad.engine import Evaluation, Limits
+from tardigrad.engine import Evaluation, Limits, Observer, Stop
 from tardigrad.engine.choose import Engine
 from tardigrad.engine.execute import prepare, prepare_together
 from tardigrad.engine.execution import Execution
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.run import Say
+from tardigrad.experiment.loggers import LOGGERS
 from tardigrad.experiment.structure import (
     Plain,
     Registry,
@@ -45,6 +46,10 @@ CLUSTER = Registry("cluster", CLUSTERS, Cluster)
 LINK = Registry("link", LINKS, Link)
 RATE = Registry("rate", RATES, LearningRate, key="rate")
 STRUCTURE = Structure({Policy: POLICY, Cluster: CLUSTER, LearningRate: RATE})
+
+LOGGER = Registry("logger", LOGGERS, Observer)
+_FILLED_LATER = {"folder": Path(), "name": ""}
+"""What a logger takes from the run's folder unless the file says it."""
 
 EVERY_RULE = ("ema", "clip_norm", "weight_decay", "no_decay")
 """What [rule] may say for any rule, where it is not an argument of the rule's own."""
@@ -95,6 +100,10 @@ class Spec:
     measures: tuple[str, ...] = ()
     """What is recorded of every applied gradient: of "gap" and "b_staleness"."""
 
+    stop: Table = field(default_factory=dict)
+    """What ends it early: loss, accuracy, wall_s, virtual_s, patience."""
+    log: tuple[Table, ...] = ()
+    """Who else is told how it goes: names of `tardigrad list loggers` and their arguments."""
     sync_log: bool = False
     """On Ray: logs survive loss of power, and other machines see them at once (needed on NFS)."""
 
@@ -111,7 +120,10 @@ class Spec:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, max(1, self.updates // share))
             count(name, getattr(self, name), least=0)
-        _ = self.evaluation, self.limits  # they check what they are made of
+        _ = self.evaluation, self.limits, self.make_stop()  # they check what they are made of
+        for place, table_ in self._logs():
+            maker, args = STRUCTURE.choose(LOGGER, place, table_)
+            STRUCTURE.arguments(maker, place, args, _FILLED_LATER)
         policy, cluster, link = self.make_policy(), self.make_cluster(), self.make_link()
         check_control(policy, cluster, self.updates, self.seed, self.shards, link)
         rule = self.make_rule()
@@ -127,6 +139,23 @@ class Spec:
     @property
     def limits(self) -> Limits:
         return Limits(self.chunk, self.memory_gib)
+
+    def make_stop(self) -> Stop | None:
+        return Stop(**STRUCTURE.arguments(Stop, "stop", self.stop)) if self.stop else None
+
+    def make_loggers(self, folder: Path) -> list[Observer]:
+        """Those of [log], for a run in this folder; nothing is written before it starts."""
+        made = []
+        for place, table_ in self._logs():
+            inside = folder / str(table_["name"]).partition(":")[0]
+            fill = {"folder": inside, "name": folder.name}
+            made.append(STRUCTURE.named(LOGGER, place, table_, fill))
+        return made
+
+    def _logs(self) -> list[tuple[str, Table]]:
+        """With where each stands."""
+        many = len(self.log) > 1
+        return [(f"log.{i}" if many else "log", one) for i, one in enumerate(self.log)]
 
     def make_cluster(self) -> Cluster:
         made: Cluster = STRUCTURE.named(CLUSTER, "cluster", self.cluster)
@@ -208,7 +237,9 @@ class Spec:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         out = {name: value for name, value in values.items() if value is not None}
         out |= {"splits": list(self.splits), "measures": list(self.measures)}
-        return out
+        out |= {"log": [dict(one) for one in self.log]}
+        # Left out where they say nothing, as in files that are older than they.
+        return {n: v for n, v in out.items() if v or n not in ("stop", "log")}
 
     def toml(self) -> str:
         return tomli_w.dumps(self.data())
@@ -220,6 +251,8 @@ class Spec:
             name: {"name": value} if name in SECTIONS and isinstance(value, str) else value
             for name, value in table("the spec", with_new_keys(data)).items()
         }
+        if "log" in sections:
+            sections["log"] = _logs_of(sections["log"])
         return cls(**STRUCTURE.arguments(cls, "", sections))
 
     @classmethod
@@ -228,7 +261,13 @@ class Spec:
         return cls.of(changed(read_toml(Path(path)), overrides))
 
 
-SECTIONS = tuple(name for name, hint in get_type_hints(Spec).items() if hint == Table)
+SECTIONS = tuple(n for n, h in get_type_hints(Spec).items() if h == Table and n != "stop")
+
+
+def _logs_of(said: Plain) -> Plain:
+    """One logger or several, each by its name alone or with arguments."""
+    each = said if isinstance(said, list) else [said]
+    return [{"name": one} if isinstance(one, str) else one for one in each]
 
 
 def read_toml(path: Path) -> dict[str, Plain]:

@@ -17,8 +17,10 @@ from tardigrad.scheduling import Schedule
 
 
 def may_stack(spec: Spec) -> bool:
-    """Whether the point is on a GPU and left to the fast engine."""
-    return str(spec.task.get("device", "cpu")).startswith("cuda") and spec.engine != "exact"
+    """Whether the point is on a GPU, left to the fast engine, and made to its end: points of a
+    stack go on together."""
+    on_gpu = str(spec.task.get("device", "cpu")).startswith("cuda")
+    return on_gpu and spec.engine != "exact" and not spec.stop
 
 
 def alike(spec: Spec) -> str:

@@ -90,6 +90,9 @@ class TakeSnapshots(NamedTuple):
 class FinishShard(NamedTuple):
     """Its numbers at the end."""
 
+    closes: bool = False
+    """Whether it hears no worker and no timer any more, because they would go on."""
+
 
 class AskShard(NamedTuple):
     """How it stands. The answer's first field is its version."""

@@ -23,6 +23,7 @@ from tardigrad.protocol.calls import (
     LeaveWorker,
     MakeWorkers,
     NextCut,
+    OpenShard,
     Process,
     SaveCut,
     Show,
@@ -54,6 +55,8 @@ class Coordinator(Replacing):
     """Whether a link makes workers keep gradients, which belong to a cut."""
     watches: bool = False
     """Whether anybody wants to be shown how workers stand."""
+    ends_early: bool = False
+    """Set while it runs: end now, with the updates that are made."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,9 +82,13 @@ class Coordinator(Replacing):
                 if self._dead:
                     yield from self._mend()
                 elif (yield from self._tick()):
-                    return (yield from self._tell_shards(lambda s: [FinishShard()]))
+                    return (yield from self._finish())
             except Unreachable:
                 continue
+
+    def _finish(self) -> Steps[list[Any]]:
+        finish = FinishShard(closes=self.ends_early)
+        return (yield from self._tell_shards(lambda s: [finish]))
 
     def _tick(self) -> Steps[bool]:
         """Do what is due; True at the end."""
@@ -98,6 +105,9 @@ class Coordinator(Replacing):
             workers = dict(zip(self._lives, answers, strict=True))
         yield from self._show(status, workers)
         if version >= self.updates:
+            return True
+        if self.ends_early:
+            yield from self._settle()
             return True
         if self._to_change and version >= self._to_change[0].at_update:
             yield from self._change(self._to_change[0])
@@ -141,6 +151,14 @@ class Coordinator(Replacing):
             self._mourn(outcome for outcome in told if isinstance(outcome, Dead))
             raise
         yield from self._ask([(who, HoldSteps(False)) for who in held])
+
+    def _settle(self) -> Steps[None]:
+        """Before the updates are made: let workers start nothing, until all they said has arrived.
+
+        Shards are opened first: an earlier try may have closed some before another died."""
+        yield from self._tell_shards(lambda s: [OpenShard()])
+        yield from self._ask([(who, HoldSteps(True)) for who in self._at_work()])
+        yield from self._until_quiet()
 
     def _until_quiet(self) -> Steps[None]:
         waited_s, told_s = 0.0, self.patience.quiet_told_s

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ class RunFolder:
         schedule.save(self.path / SCHEDULE)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The evaluations so far; none where the run has not stopped yet."""
+        """The evaluations so far."""
         return _lines(self.path / METRICS)
 
     def summary(self) -> dict[str, Any]:
@@ -82,9 +82,10 @@ class RunFolder:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return found
 
-    def write_results(self, records: Iterable[Record], summary: Record) -> None:
-        lines = [json.dumps(record) + "\n" for record in records]
-        write(self.path / METRICS, "".join(lines))
+    def write_metrics(self, records: Iterable[Record]) -> None:
+        write(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in records))
+
+    def write_summary(self, summary: Record) -> None:
         write(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
 
     def gradients(self) -> dict[str, list[float]]:
@@ -117,8 +118,21 @@ class RunFolder:
             file.write(json.dumps(outcome) + "\n")
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Ours alone while the block runs; a killed process holds no lock."""
+    def locked(self, spec: str | None = None) -> Iterator[None]:
+        """Ours alone while the block runs; a killed process holds no lock.
+
+        spec: what stands in the spec file from now on; None: what is there.
+        """
+        with ExitStack() as held:
+            held.enter_context(self._lock())
+            if spec is not None and spec != (self.path / SPEC).read_text(encoding="utf-8"):
+                write(self.path / SPEC, spec)
+                # That is another file now: locked too, before the first is let go.
+                held.enter_context(self._lock())
+            yield
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
         with (self.path / SPEC).open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,10 +164,12 @@ def check_free(path: Path, resumes: bool = False) -> None:
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
+    """Those that are whole: a run that was killed may have been writing the last."""
     if not file.exists():
         return []
+    *lines, _ = file.read_text(encoding="utf-8").split("\n")
     try:
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        return [json.loads(line) for line in lines]
     except json.JSONDecodeError as error:
         raise ValueError(f"{file} is damaged: {error}") from None
 

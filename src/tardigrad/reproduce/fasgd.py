@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from tardigrad.clusters import Dispatcher
 from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.engine import Diverged, History
-from tardigrad.engine.execute import drive, prepare
+from tardigrad.engine.drive import drive
+from tardigrad.engine.execute import prepare
 from tardigrad.engine.memory import check_budget
 from tardigrad.rules import Rule, fasgd, staleness_aware
 from tardigrad.scheduling import Schedule, schedule

@@ -24,11 +24,11 @@ class Evaluator:
         self.records = _whole_lines(self._path)
         self._known = {record["update"] for record in self.records}
 
-    def take(self, parts: list[Snapshot]) -> None:
-        """One version of all shards."""
+    def take(self, parts: list[Snapshot]) -> bool:
+        """One version of all shards; whether it was not known yet."""
         first, task = parts[0], self.task
         if first.version in self._known:
-            return
+            return False
         self._known.add(first.version)
         record: dict[str, float] = {
             "update": first.version,
@@ -49,6 +49,7 @@ class Evaluator:
         self.records.append(record)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+        return True
 
     def finish(self, losses: list[float], origin_s: float) -> list[dict[str, float]]:
         """The records in order, in the schedule's time, each with the mean batch loss since the

@@ -4,6 +4,7 @@ Every event is decided, logged and only then carried out; nothing leaves before 
 the log cannot be written, the process ends: what it holds is ahead of what others can know.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -70,6 +71,8 @@ class ShardStatus(NamedTuple):
     dropped: dict[int, int]
     delays: dict[int, tuple[int, int]]
     """Per worker: gradients applied, and the sum of their delays."""
+    loss: float
+    """The mean batch loss of the last update; NaN before the first."""
 
 
 class FinalShard(NamedTuple):
@@ -77,6 +80,7 @@ class FinalShard(NamedTuple):
     average: Tensor | None
     buffers: tuple[Tensor, ...]
     digest: str
+    version: int
 
 
 class ShardOrigin(NamedTuple):
@@ -125,6 +129,7 @@ class ShardProcess:
         """The last release that was sent to each worker."""
         self._dropped: dict[int, int] = {}
         self._delays: dict[int, tuple[int, int]] = {}
+        self._loss = math.nan
         # These are synced whatever `sync_log` says: what counts of the log before it, which may not
         # have been; and that it counts, because whatever else stands there is void for good.
         if origin.opening.follows:
@@ -229,7 +234,8 @@ class ShardProcess:
                 kept = [one for one in self.replica.snapshots if one.version > done]
                 self.replica.snapshots = kept
                 return tuple(one for one in kept if one.version > known), []
-            case FinishShard():
+            case FinishShard(closes):
+                self._open = self._open and not closes
                 return self._final(), []
             case AskShard():
                 return self._status(), []
@@ -258,12 +264,15 @@ class ShardProcess:
     def _status(self) -> ShardStatus:
         received = {worker: c.step for worker, c in self._session.channels.items()}
         queue = len(self.replica.pending)
-        return ShardStatus(self.version, queue, received, dict(self._dropped), dict(self._delays))
+        counted = (dict(self._dropped), dict(self._delays))
+        return ShardStatus(self.version, queue, received, *counted, self._loss)
 
     def _final(self) -> FinalShard:
         shard = self.replica.shard
         average = shard.state.average[0] if shard.state.average else None
-        return FinalShard(shard.theta, average, self.replica.buffers, self.replica.digest())
+        return FinalShard(
+            shard.theta, average, self.replica.buffers, self.replica.digest(), self.version
+        )
 
     # How an event is handled.
 
@@ -331,6 +340,8 @@ class ShardProcess:
                     delay = version - push.read[self._session.shard]
                     self._delays[push.worker] = (applied + 1, late + delay)
                 version += 1
+                losses = [headers[row].loss for row in item.rows]
+                self._loss = sum(losses) / len(losses)
             elif isinstance(item, Dropped) and item.row in headers:
                 worker = headers[item.row].worker
                 self._dropped[worker] = self._dropped.get(worker, 0) + 1

@@ -1,5 +1,6 @@
 """One life of a shard: a listener, timers and a lock around a `ShardProcess`."""
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -69,6 +70,8 @@ class LiveShard(NamedTuple):
     dropped: dict[int, int]
     delays: dict[int, tuple[int, int]]
     """Per worker: gradients applied, and the sum of their delays."""
+    loss: float = math.nan
+    """The mean batch loss of the last update."""
 
 
 class _Peer:
@@ -136,9 +139,9 @@ class ShardShell:
             return self._live(answer) if isinstance(call, AskShard) else answer
 
     def _live(self, status: ShardStatus) -> LiveShard:
-        version, queue, received, dropped, delays = status
+        version, queue, received, dropped, delays, loss = status
         moved = (self._bytes_in, self._buffers.bytes_out)
-        return LiveShard(version, queue, *moved, received, dropped, delays)
+        return LiveShard(version, queue, *moved, received, dropped, delays, loss)
 
     def watch(self) -> None:
         """Wait for the end; fails with the error that ended it."""

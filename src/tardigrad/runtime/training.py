@@ -8,7 +8,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
@@ -21,9 +21,12 @@ from tardigrad.core.layout import Layout
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.core.trees import not_finite
 from tardigrad.engine import Checkpoints, Diverged, Evaluation, History, Run
-from tardigrad.engine.execute import ShardBy, check_splits, divide
+from tardigrad.engine.drive import check_splits, how_it_failed
+from tardigrad.engine.execute import ShardBy, divide
 from tardigrad.engine.lockstep import check_deviation
+from tardigrad.engine.observer import Observer, Observers
 from tardigrad.engine.run import Say
+from tardigrad.engine.stop import Stop
 from tardigrad.links import Full, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.protocol.coordinator import Coordinator
@@ -39,6 +42,7 @@ from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.driver import Driver, Live
 from tardigrad.runtime.evaluator import Evaluator
 from tardigrad.runtime.final_run import FinalRun
+from tardigrad.runtime.onlooker import Onlooker
 from tardigrad.runtime.options import Processes, Scenario
 from tardigrad.runtime.ray_cluster import connected
 from tardigrad.runtime.ray_setup import RaySetup
@@ -82,6 +86,9 @@ def train(
     checkpoints: Checkpoints | None = None,
     processes: Processes | None = None,
     scenario: Scenario | None = None,
+    stop: Stop | None = None,
+    observers: Sequence[Observer] = (),
+    about: Mapping[str, Any] | None = None,
     watch: Callable[[Live], None] | None = None,
     say: Say | None = None,
 ) -> Run:
@@ -98,6 +105,8 @@ def train(
             at the end.
         processes: where they are and what they share; None: all on this machine.
         scenario: what is made to happen to them: step times, kills, workers that come and go.
+        stop: what ends the run before all updates are made.
+        observers: who looks on while it goes; `about` is what they are told of it.
         watch: called several times a second.
         say: told, in a line each, who has died and was brought back, and what is waited for long;
             None: written to the log `tardigrad`.
@@ -108,6 +117,8 @@ def train(
     for name, value in (("workers", workers), ("shards", shards), ("updates", updates)):
         count(name, value)
     check_measured(task, evaluation)
+    if stop is not None:
+        stop.check(task, evaluation, updates, "measured")
     impose, folder, resume = scenario.impose, checkpoints.folder, checkpoints.resume
     require(impose is None or impose.workers >= workers, "impose has fewer workers than the run")
     policy.check(workers, shards)
@@ -164,10 +175,12 @@ def train(
             watches=watch is not None,
             patience=processes.patience,
         )
+        looking = Observers(observers)
+        onlooker = Onlooker(coordinator, evaluator, evaluation, stop, looking, watch, say, began_s)
         finished = finished_with(disk)
         logs: dict[int, int] = {}
         if finished is not None:  # by a driver that did not live to write the record
-            final = FinalRun.load(place, finished)
+            final = FinalRun.load(place, finished, updates)
         else:
             setup = RaySetup(
                 run,
@@ -179,7 +192,13 @@ def train(
                 tuple(scenario.faults),
             )
             epochs = Epochs(disk, f"process {os.getpid()} on {socket.gethostname()}")
-            with own_code_sent(), _pool(processes, workers + shards) as pool:
+            onlooker.begin(about or {n: plain[n] for n in ("policy", "link", "rule", "seed")})
+            onlooker.tell(f"starting {workers + shards} processes on Ray")
+            with (
+                own_code_sent(),
+                told_how_it_ended(looking),
+                _pool(processes, workers + shards) as pool,
+            ):
                 driver = Driver(
                     setup,
                     coordinator,
@@ -187,11 +206,11 @@ def train(
                     disk,
                     epochs,
                     processes.resources,
-                    evaluator.take if evaluator else None,
-                    watch,
+                    onlooker.take if evaluator else None,
+                    onlooker.show,
                     say or _log.warning,
                 )
-                final = FinalRun.of(driver.run())
+                final = FinalRun.of(driver.run(), onlooker.ended)
                 final.save(place, epochs.last)
                 logs = driver.logs_begun()
                 driver.finish()
@@ -200,16 +219,28 @@ def train(
         schedule, losses, origin_s = merge(stories, workers, run.gated)
         about = {"policy": _about(policy), "link": _about(link), "cluster": {"name": "ray"}}
         schedule.about.update(about, seed=seed)
-        plain["digests"] = _digests(stories, final, updates)
+        plain["digests"] = _digests(stories, final)
+        plain["ended_by"] = final.ended.by
         plain["recoveries"] = coordinator.recoveries
         write_record(place, {**plain, "began_s": began_s, "finished": True})
         history = History(evaluator.finish(losses, origin_s) if evaluator else [], losses)
         wrong = not_finite(final.theta)
         if wrong is not None:
             worker = int(schedule.worker[schedule.group_rows[-1]])
-            raise Diverged(updates, worker, wrong, "a parameter")
-        crossed = traffic(schedule, run.shard_bytes)
-        return Run(final.theta, history, schedule, final.buffers, final.average, crossed)
+            raise Diverged(schedule.updates, worker, wrong, "a parameter")
+        looking.ended(final.ended)
+        made = (final.buffers, final.average, traffic(schedule, run.shard_bytes), final.ended)
+        return Run(final.theta, history, schedule, *made)
+
+
+@contextmanager
+def told_how_it_ended(observers: Observers) -> Iterator[None]:
+    """Observers hear of an error that ends the block."""
+    try:
+        yield
+    except BaseException as error:
+        observers.ended(how_it_failed(error, 0))
+        raise
 
 
 def check_measured(task: Task, evaluation: Evaluation) -> None:
@@ -237,13 +268,13 @@ def check_seen_by_others(folder: Path, sync_log: bool) -> None:
     )
 
 
-def _digests(stories: Sequence[ShardStory], final: FinalRun, updates: int) -> list[list[Any]]:
+def _digests(stories: Sequence[ShardStory], final: FinalRun) -> list[list[Any]]:
     return [
         [shard, version, digest]
         for shard, story in enumerate(stories)
         for version, digest in [
             *((one.version, one.digest) for one in story.digests),
-            (updates, final.digests[shard]),
+            (final.versions[shard], final.digests[shard]),
         ]
     ]
 

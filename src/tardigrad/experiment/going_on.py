@@ -1,0 +1,56 @@
+"""Which spec a run may be gone on with: its own, made longer or ended and logged otherwise."""
+
+from dataclasses import replace
+from typing import Any
+
+from tardigrad.core.checks import require
+from tardigrad.experiment.spec import Spec, Table, differences, with_new_keys
+from tardigrad.recording.folder import RunFolder
+
+FREE = ("updates", "stop", "log", "sync_log")
+"""What may be decided anew: it changes nothing in what has been computed."""
+SHARES = (("evaluate_every", 20), ("checkpoint_every", 10))
+
+
+def continued(spec: Spec, folder: RunFolder, longer: bool = True) -> Spec:
+    """The spec to go on with in the folder; refused where it is of another run.
+
+    longer: whether it may have more updates. How often it is evaluated and saved stays, where
+    neither says it.
+    """
+    require(not folder.outcomes(), f"{folder.path} holds a comparison, which cannot be resumed")
+    recorded = with_new_keys(folder.spec())
+    before = recorded["updates"]
+    require(
+        longer or spec.updates == before,
+        f"{folder.path} holds a run on Ray of {before} updates, which its processes have agreed "
+        f"on: it cannot be made one of {spec.updates}; start another (--out DIR)",
+    )
+    require(
+        spec.updates >= before,
+        f"{folder.path} holds a run of {before} updates, which cannot be made one of "
+        f"{spec.updates}: give more to extend it, or write elsewhere (--out DIR)",
+    )
+    for name, share in SHARES:
+        usual = [max(1, updates // share) for updates in (spec.updates, before)]
+        if [getattr(spec, name), recorded[name]] == usual:
+            spec = replace(spec, **{name: recorded[name]})
+    given = spec.data()
+    different = [k for k in differences(recorded, given) if k.split(".")[0] not in FREE]
+    require(
+        not different,
+        f"{folder.path} was started with another spec, so it cannot be resumed with this one: "
+        f"{', '.join(_change(key, recorded, given) for key in different)}; "
+        "use the values in its spec.toml, or write elsewhere (--out DIR)",
+    )
+    return spec
+
+
+def _change(key: str, before: Table, now: Table) -> str:
+    return f"{key} was {_value(before, key)}, and is {_value(now, key)}"
+
+
+def _value(data: Any, key: str) -> str:
+    for part in key.split("."):
+        data = data.get(part) if isinstance(data, dict) else None
+    return "left out" if data is None else repr(data)
