@@ -27,6 +27,7 @@ def test_a_run_is_a_folder(cli: Cli) -> None:
         "schedule.safetensors",
         "metrics.jsonl",
         "summary.json",
+        "average.safetensors",
         "params.safetensors",
         "checkpoint.safetensors",
         "loss_by_update.png",
@@ -41,7 +42,9 @@ def test_a_run_is_a_folder(cli: Cli) -> None:
     schedule = tg.Schedule.load(folder / "schedule.safetensors")
     again = tg.execute(schedule, spec.make_task(), spec.make_rule(), evaluation=3)
     saved = load_file(folder / "params.safetensors")
-    assert set(saved) == {"weight", "bias", "ema.weight", "ema.bias"}
+    assert set(saved) == {"weight", "bias"}
+    averaged = load_file(folder / "average.safetensors")
+    assert torch.equal(averaged["weight"], again.state_dict(average=True)["weight"])
     parts = [saved[name].reshape(-1) for name in spec.make_task().layout.names]
     assert torch.equal(torch.cat(parts), again.params)
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

@@ -107,7 +107,16 @@ class Execution(ABC):
         buffers = tuple(buffer.clone() for buffer in self.buffers)
         counted = traffic(schedule, self.shard_bytes)
         made = end or Ended.all_made(self.updates)
-        return Run(self.params, self.history, schedule, buffers, self.average, counted, made)
+        return Run(
+            self.params,
+            self.history,
+            schedule,
+            buffers,
+            self.average,
+            counted,
+            made,
+            self.task,
+        )
 
     def _record(self, losses: Sequence[float], batches: Iterable[tuple[Tensor, ...]]) -> None:
         """Losses and running buffers follow shard 0, in order of application: the next group's."""

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from tardigrad.core.checks import require
 from tardigrad.engine.observer import Ended
 from tardigrad.scheduling import Schedule, Traffic
+from tardigrad.tasks import ModuleTask, Task
 
 Say = Callable[[str], None]
 """Is told, a line at a time, what an engine decided and why."""
@@ -47,10 +50,10 @@ class History:
         return [record[name] for record in self.records if name in record]
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
-    """The end of a run. `average` is the running average of θ, where the rule keeps one; `traffic`
-    counts what crossed the wire, both ways."""
+    """The end of a run, simulated or real. `average` is the running average of θ, where the rule
+    keeps one; `traffic` counts what crossed the wire, both ways."""
 
     params: Tensor
     history: History
@@ -60,3 +63,62 @@ class Run:
     traffic: Traffic | None = None
     ended: Ended | None = None
     """What ended it."""
+    task: Task | None = None
+    """What was learned; it knows the names of tensors."""
+
+    def state_dict(self, average: bool = False) -> dict[str, Tensor]:
+        """Parameters and running buffers by name, as `load_state_dict` of the model takes them.
+
+        average: the running average of θ in the parameters' place.
+        """
+        task, params = self._learned(average)
+        if isinstance(task, ModuleTask):
+            state = task.trained(params, self.buffers).state_dict()
+            return {name: tensor.detach() for name, tensor in state.items()}
+        return {name: tensor.clone() for name, tensor in task.layout.unflatten(params).items()}
+
+    def module(self, average: bool = False) -> nn.Module:
+        """A copy of the model, trained, in evaluation mode; what it computes is plain PyTorch."""
+        task, params = self._learned(average)
+        if not isinstance(task, ModuleTask):
+            raise ValueError(
+                f"a {type(task).__name__} has no module: take run.params, or run.state_dict()"
+            )
+        return task.trained(params, self.buffers)
+
+    def frame(self) -> Any:
+        """The evaluations as a pandas DataFrame, a row each; needs pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise ValueError(
+                "run.frame() needs pandas: pip install pandas, or take run.history.records"
+            ) from None
+        return pandas.DataFrame(self.history.records)
+
+    def _learned(self, average: bool) -> tuple[Task, Tensor]:
+        require(self.task is not None, "this run does not know its task: take run.params")
+        assert self.task is not None
+        if not average:
+            return self.task, self.params
+        require(
+            self.average is not None,
+            "the rule kept no running average: make it with ema=0.999, or leave average out",
+        )
+        assert self.average is not None
+        return self.task, self.average
+
+    def __repr__(self) -> str:
+        """Two lines: what ran, and what came of it."""
+        of, updates = self.schedule, self.ended.updates if self.ended else self.schedule.updates
+        last = self.history.records[-1] if self.history.records else {}
+        found = [
+            f"{name} {value:.4g}"
+            for name, value in last.items()
+            if name not in ("update", "wall_s") and isinstance(value, float)
+        ]
+        end = "" if self.ended is None else f", ended by {self.ended.by}"
+        return (
+            f"Run: {updates:,} updates by {of.workers} workers, {self.params.numel():,} "
+            f"parameters{end}\n     {', '.join(found) or 'nothing was evaluated'}"
+        )

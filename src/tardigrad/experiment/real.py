@@ -17,7 +17,7 @@ from tardigrad.experiment.going_on import continued
 from tardigrad.experiment.run import save_params, summarise
 from tardigrad.experiment.spec import Spec
 from tardigrad.links import Full
-from tardigrad.recording.folder import PARAMS, SPEC, RunFolder, check_free
+from tardigrad.recording.folder import SPEC, RunFolder, check_free
 from tardigrad.recording.metrics_file import MetricsFile
 from tardigrad.recording.record import read_record
 from tardigrad.recording.replay import Replayed, replay_recorded
@@ -94,7 +94,7 @@ def run_on_ray(
             folder.write_summary({"status": status, "why": str(ended)})
             raise
         folder.save_schedule(done.schedule)
-        save_params(path / PARAMS, done, task.layout)
+        save_params(path, done)
         # As in its records: since it began, by the clock that went on while it was stopped.
         summary = summarise(done, time.time() - read_record(path / RAY)["began_s"])
         folder.write_metrics(done.history.records)  # by the schedule's time, with batch losses

@@ -2,17 +2,17 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from tardigrad.clusters import Clockless
 from tardigrad.core.checks import require
-from tardigrad.core.layout import Layout
 from tardigrad.engine import Checkpoints, Diverged, Observer, Run
 from tardigrad.engine.checkpoint import load_facts
 from tardigrad.engine.drive import check_splits, drive
@@ -23,7 +23,7 @@ from tardigrad.engine.resume import CHECKPOINT, saved_chunk, saved_version
 from tardigrad.engine.run import Say
 from tardigrad.experiment.going_on import continued
 from tardigrad.experiment.spec import Spec
-from tardigrad.recording.folder import PARAMS, RunFolder, check_free
+from tardigrad.recording.folder import AVERAGE, PARAMS, RunFolder, check_free
 from tardigrad.recording.metrics_file import MetricsFile
 from tardigrad.rules.rates import Progress
 from tardigrad.scheduling import Schedule
@@ -102,7 +102,7 @@ def run(
         if spec.measures:
             delays = {"delay": delays_at(done.schedule, 0).tolist()}
             folder.write_gradients(delays | {n: getattr(done.history, n) for n in spec.measures})
-        save_params(path / PARAMS, done, task.layout)
+        save_params(path, done)
         summary = summarise(done, time.perf_counter() - started)
         folder.write_summary(summary)
     return done
@@ -169,14 +169,18 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def save_params(path: Path, run: Run, layout: Layout) -> None:
-    """The end result by tensor names; averaged parameters and running buffers beside them."""
-    tensors = dict(layout.unflatten(run.params))
+def save_params(path: Path, run: Run) -> None:
+    """The end result by tensor names, as `load_state_dict` takes it; the running average of θ, if
+    there is one, in a file of the same form beside it."""
+    _save(path / PARAMS, run.state_dict())
     if run.average is not None:
-        tensors |= {f"ema.{n}": t for n, t in layout.unflatten(run.average).items()}
-    tensors |= {f"buffer.{i}": tensor for i, tensor in enumerate(run.buffers)}
+        _save(path / AVERAGE, run.state_dict(average=True))
+
+
+def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Tensors that share memory (tied weights) are written each on its own."""
     partial = path.with_name(path.name + ".partial")
-    save_file({name: tensor.clone() for name, tensor in tensors.items()}, partial)
+    save_file({name: tensor.clone().contiguous() for name, tensor in tensors.items()}, partial)
     os.replace(partial, path)
 
 

@@ -25,6 +25,7 @@ SCHEDULE = "schedule.safetensors"
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 PARAMS = "params.safetensors"
+AVERAGE = "average.safetensors"
 COMPARISON = "comparison.jsonl"
 GRADIENTS = "gradients.csv"
 

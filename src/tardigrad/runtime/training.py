@@ -230,7 +230,7 @@ def train(
             raise Diverged(schedule.updates, worker, wrong, "a parameter")
         looking.ended(final.ended)
         made = (final.buffers, final.average, traffic(schedule, run.shard_bytes), final.ended)
-        return Run(final.theta, history, schedule, *made)
+        return Run(final.theta, history, schedule, *made, task)
 
 
 @contextmanager

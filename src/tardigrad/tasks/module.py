@@ -166,6 +166,16 @@ class ModuleTask:
                 _, loss = self._objective(self.module, inputs, targets)
             return loss, torch.autograd.grad(loss, self._parameters, materialize_grads=True)
 
+    def trained(self, params: Tensor, buffers: tuple[Tensor, ...]) -> nn.Module:
+        """A copy of the module with these parameters and running buffers, ready for use outside."""
+        module = copy.deepcopy(self.module)
+        named = dict(module.named_parameters())
+        with torch.no_grad():
+            for name, value in self.layout.unflatten(params).items():
+                named[name].copy_(value)
+        self._statistics.restore(module, buffers)
+        return module.eval()
+
     def fold_(self, buffers: tuple[Tensor, ...]) -> None:
         """Fold the statistics that `backward` left in the module, in place."""
         self._statistics.fold_(buffers)

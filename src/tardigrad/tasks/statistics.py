@@ -79,6 +79,17 @@ class BatchNormStatistics:
             layer.running_mean.copy_(buffers[3 * i])
             layer.running_var.copy_(buffers[3 * i + 1])
 
+    def restore(self, module: nn.Module, buffers: tuple[Tensor, ...]) -> None:
+        """Make a copy of the module what it would be outside: layers that keep their own running
+        statistics, which are these."""
+        layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+        kept = [layer for layer in layers if layer.running_mean is not None]
+        for i, (layer, momentum) in enumerate(zip(kept, self._momenta, strict=True)):
+            mean, variance, count = buffers[3 * i : 3 * i + 3]
+            layer.momentum = momentum
+            layer.running_mean, layer.running_var = mean.clone(), variance.clone()
+            layer.num_batches_tracked = count.clone()
+
     def fold(self, buffers: tuple[Tensor, ...], batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """New running buffers; momentum None means the plain average, as in torch."""
         out: list[Tensor] = []
