@@ -38,7 +38,7 @@ def choose(engine: Engine, job: Job, say: Say, limits: Limits) -> Execution:
         else:
             say("engine: fast")
             return fast
-    check_memory(predicted_bytes(job, most_versions(schedule), 1), budget, schedule)
+    check_memory(predicted_bytes(job, most_versions(schedule, extended=True), 1), budget, schedule)
     return Exact(job)
 
 

@@ -65,10 +65,14 @@ class Versions:
                 self._held[int(where[0])][int(where[1])] = tensor
 
 
-def most_versions(schedule: Schedule) -> list[int]:
+def most_versions(schedule: Schedule, extended: bool = False) -> list[int]:
     """How many versions of each shard are held at once by who computes a gradient when it is first
     applied: each from the update that makes it to the last that applies a gradient computed at it
-    (rules compare the two), or to when such a gradient is computed for another shard."""
+    (rules compare the two), or to when such a gradient is computed for another shard.
+
+    extended: what `unsettled` gradients read is held to the end.
+    """
+    coming = np.nonzero(unsettled(schedule))[0] if extended else np.empty(0, dtype=np.int64)
     sizes = np.diff(schedule.group_start)
     group_of = np.repeat(np.arange(schedule.groups), sizes)
     rows, first = np.unique(schedule.group_rows, return_index=True)
@@ -80,6 +84,7 @@ def most_versions(schedule: Schedule) -> list[int]:
         last = np.full(made[-1] + 1, -1, dtype=np.int64)
         np.maximum.at(last, schedule.read[rows, shard], made[group_of[first]])
         np.maximum.at(last, schedule.read[schedule.group_rows[here], shard], made[group_of[here]])
+        last[schedule.read[coming, shard]] = made[-1]
         read = np.nonzero(last >= 0)[0]
         # Update u reads before it makes version u + 1, which may take the place of what it read.
         change = np.zeros(len(last) + 1, dtype=np.int64)
