@@ -19,15 +19,15 @@ UPDATES = 160
 def count_lost_calls() -> list[Process]:
     """Those of whom Ray says so, to the driver that asks."""
     lost: list[Process] = []
-    settled = driver.Driver._settled
+    settled = driver.Driver.settled
 
     def count(process: Process, reference: Any) -> Any:
         outcome = settled(process, reference)
-        if isinstance(outcome, driver._Unavailable):
+        if isinstance(outcome, driver.Unavailable):
             lost.append(process)
         return outcome
 
-    driver.Driver._settled = staticmethod(count)  # type: ignore[method-assign]
+    driver.Driver.settled = staticmethod(count)  # type: ignore[method-assign]
     return lost
 
 

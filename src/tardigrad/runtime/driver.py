@@ -64,7 +64,7 @@ class _Actor:
     """Resolves when its work is done, fails when its process dies or cannot go on."""
 
 
-class _Unavailable(NamedTuple):
+class Unavailable(NamedTuple):
     """It cannot be reached for the moment; Ray does not know that it has died."""
 
     process: Process
@@ -218,7 +218,7 @@ class Driver:
                 if isinstance(outcome, Answer):
                     self._actors[process] = _Actor(handle, outcome.value, handle.watch.remote())
                     del unready[process]
-                elif isinstance(outcome, _Unavailable):
+                elif isinstance(outcome, Unavailable):
                     outcome = Dead(process, "it cannot be reached")
                 outcomes.append(outcome)
         finally:
@@ -235,7 +235,7 @@ class Driver:
                 outcomes.append(Dead(process, "it was not there"))
                 continue
             outcome = self._outcome(process, reference, until)
-            while isinstance(outcome, _Unavailable):  # a link may be down for the moment
+            while isinstance(outcome, Unavailable):  # a link may be down for the moment
                 time.sleep(UNAVAILABLE_S)
                 outcome = self._outcome(process, self._call(process, call), until)
             outcomes.append(outcome)
@@ -250,17 +250,15 @@ class Driver:
         shards = {p.number: a.place for p, a in self._actors.items() if p.kind == "shard"}
         return actor.handle.call.remote(call, shards)
 
-    def _outcome(
-        self, process: Process, reference: Any, until: float
-    ) -> CallOutcome | _Unavailable:
+    def _outcome(self, process: Process, reference: Any, until: float) -> CallOutcome | Unavailable:
         left_s = max(0.0, until - time.monotonic())
         ready, _ = ray.wait([reference], timeout=left_s)
         if not ready:
             return Dead(process, "it does not answer")
-        return self._settled(process, reference)
+        return self.settled(process, reference)
 
     @staticmethod
-    def _settled(process: Process, reference: Any) -> CallOutcome | _Unavailable:
+    def settled(process: Process, reference: Any) -> CallOutcome | Unavailable:
         """An error that is not of this one process ends the run."""
         try:
             return Answer(ray.get(reference))
@@ -269,7 +267,7 @@ class Driver:
                 return Dead(process, str(error.cause))
             raise error.cause from error
         except ActorUnavailableError:
-            return _Unavailable(process)
+            return Unavailable(process)
         except RayError as error:  # it has died, or its node has, with what it answered
             return Dead(process, _why(error))
 
@@ -284,10 +282,10 @@ class Driver:
             ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
         dead = []
         for reference in ready:
-            outcome = self._settled(ended[reference], reference)
+            outcome = self.settled(ended[reference], reference)
             if isinstance(outcome, Dead):
                 dead.append(outcome)
-            elif isinstance(outcome, _Unavailable):  # whoever asks it something finds out more
+            elif isinstance(outcome, Unavailable):  # whoever asks it something finds out more
                 actor = self._actors[outcome.process]
                 actor.ended = actor.handle.watch.remote()
                 time.sleep(UNAVAILABLE_S)

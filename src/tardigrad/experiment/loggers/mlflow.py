@@ -20,6 +20,7 @@ class MLflow(Observer):
     Args:
         folder: where the run's number is noted, so that a resumed run goes on with it.
         name: what it is called there; left out: the run folder's name.
+        experiment: the one that it is filed under; made where there is none of this name.
         uri: of a tracking server; left out: a file in the run's folder.
     """
 

@@ -18,6 +18,8 @@ class WeightsAndBiases(Observer):
     Args:
         folder: where its files go; left out: the run's folder.
         name: what it is called there; left out: the run folder's name.
+        project: where it is filed there.
+        entity: the user or team whose project it is; left out: whoever is logged in.
         mode: "offline": written here, and sent later by `wandb sync`; "online": sent as it goes,
             which needs `wandb login`.
     """
