@@ -61,6 +61,7 @@ COMMANDS = {
     "bench": Place("bench", "bench", "Evidence", needs_arguments=False),
     "list": Place("listing", "show_list", "What there is"),
     "data": Place("data", "data", "What there is"),
+    "doctor": Place("doctor", "doctor", "What there is", needs_arguments=False),
 }
 SETTINGS: dict[str, Any] = {
     "rich_markup_mode": "markdown",

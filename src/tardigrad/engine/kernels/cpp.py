@@ -195,10 +195,14 @@ def _real(text: str) -> str:
     return f"real({text})" if text[0] in "-0123456789in" else text
 
 
+def find_compiler() -> str | None:
+    return shutil.which("g++") or shutil.which("c++")
+
+
 @cache
 def compiled_window(source: str) -> "ctypes._NamedFuncPointer":
     """Compile, or take what an earlier run compiled from the same source for this machine."""
-    compiler = shutil.which("g++") or shutil.which("c++")
+    compiler = find_compiler()
     if compiler is None:
         raise Unsuited("there is no C++ compiler (g++)", "compiler")
     target = subprocess.run(
