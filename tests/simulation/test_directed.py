@@ -89,6 +89,16 @@ def test_a_join_survives_the_loss_of_power() -> None:
     run_with(scenario, prepare)
 
 
+def test_power_that_is_lost_at_the_very_end_takes_nothing() -> None:
+    """The driver has the numbers, and no one could make the logs' ends again."""
+
+    def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
+        cluster.places |= {"shard 0": "host-0", "shard 1": "host-0"}
+        cluster.moments.plan("finishes", 1, lambda process: cluster.lose_power("host-0"))
+
+    run_with(Scenario(0, updates=9, sync_log=False), prepare)
+
+
 def test_versions_that_power_loss_took_are_evaluated_again() -> None:
     def prepare(cluster: SimulatedCluster, faults: Faults) -> None:
         cluster.places |= {"shard 0": "host-0", "shard 1": "host-1"}

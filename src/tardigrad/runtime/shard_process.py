@@ -236,6 +236,7 @@ class ShardProcess:
                 return tuple(one for one in kept if one.version > known), []
             case FinishShard(closes):
                 self._open = self._open and not closes
+                self._sync(self._log)  # what the driver takes for the end must not be lost again
                 return self._final(), []
             case AskShard():
                 return self._status(), []
