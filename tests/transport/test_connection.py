@@ -257,6 +257,20 @@ def test_nothing_is_left_when_both_have_closed() -> None:
         peer.send(["nobody is there, and nothing happens"])
 
 
+def test_who_stops_in_the_middle_of_an_array_holds_up_nobody(echo: Echo) -> None:
+    """Not even where its first part came fast."""
+    slow, other = Client(echo.address), Client(echo.address)
+    frame = frame_bytes(["slow"], [np.arange(3_000_000.0)])
+    slow.connection.peer.sendall(frame[: 2 * len(frame) // 3])
+    for i in range(50):
+        assert other.ask([i], [np.full(400_000, i, np.float32)])[0] == [i]
+    slow.connection.peer.sendall(frame[2 * len(frame) // 3 :])
+    until(lambda: slow.came)
+    ((header, (array,)),) = slow.came
+    assert header == ["slow"]
+    assert np.array_equal(array, np.arange(3_000_000.0))
+
+
 def test_a_dead_link_is_noticed_without_a_word_from_it(echo: Echo) -> None:
     """What the kernel is told; that it does so is tried between hosts of their own."""
     client = Client(echo.address)

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,6 +14,15 @@ from numpy.typing import NDArray
 from tardigrad.transport.frames import FrameError, TransportLimits, frame_parts
 from tardigrad.transport.pool import ArrayPool, PlaceArrays
 from tardigrad.transport.reader import FrameReader
+
+AT_ONCE = (socket.MSG_DONTWAIT, socket.MSG_DONTWAIT)
+WAITING = (0, socket.MSG_WAITALL)
+"""Flags: of what comes first, and of what goes straight to its place."""
+STREAMED = 1 << 17
+FAST_BYTES, FAST_S = 1 << 20, 0.002
+"""A thread that serves many is woken for every piece of a large array, which takes longer than the
+piece. So it waits for more than `STREAMED` bytes of one peer, as long as `FAST_BYTES` come in each
+`FAST_S` (half a gigabyte in a second); others wait no longer than that for one that is slow."""
 
 PROBE_AFTER_S = 10
 PROBE_EVERY_S = 5
@@ -45,6 +55,7 @@ class Connection:
         self.hello: list[Any] = []
         """What the peer said of itself when it came."""
         self.peer = peer
+        self._streams = False
         self._reader = FrameReader(limits, ArrayPool() if place is None else place)
         self._state = lock or threading.Condition(threading.Lock())
         self._reason: str | None = None
@@ -133,7 +144,15 @@ class Connection:
 
         For the one thread that receives, which must call `finish` then.
         """
-        flags, body_flags = (0, socket.MSG_WAITALL) if wait else (socket.MSG_DONTWAIT,) * 2
+        going_on = self._receive(on_message, *WAITING if wait else AT_ONCE)
+        while going_on and self._streams and self._reader.rest_bytes > STREAMED:
+            before = self._reader.rest_bytes
+            going_on = self._receive(on_message, *WAITING)
+            if before - self._reader.rest_bytes < FAST_BYTES:
+                break
+        return going_on
+
+    def _receive(self, on_message: OnMessage, flags: int, body_flags: int) -> bool:
         try:
             came = self._reader.fill(self.peer, flags, body_flags)
         except BlockingIOError:
@@ -161,6 +180,12 @@ class Connection:
         self.hello = hello
         self.limits = self._reader.limits = limits
 
+    def stream(self) -> None:
+        """From now on, `dispatch` without `wait` does wait for large arrays that come fast."""
+        with suppress(OSError):  # it has gone: who receives next is told
+            self.peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(FAST_S))
+            self._streams = True
+
     def close(self, reason: str = "it was closed here") -> None:
         """End it, without waiting for what is not sent yet; the first reason counts."""
         with self._state:
@@ -186,6 +211,10 @@ class Connection:
 
     def fileno(self) -> int:
         return self.peer.fileno()
+
+
+def _timeval(seconds: float) -> bytes:
+    return struct.pack("ll", 0, round(1e6 * seconds))
 
 
 def _said(error: OSError) -> str:

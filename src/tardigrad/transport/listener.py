@@ -227,6 +227,7 @@ class Listener:
             return
         del self._pending[connection]
         connection.admit(hello, self._limits)
+        connection.stream()
         connection.send(welcome)
         self._inside.add(connection)
         self._on_open(connection, hello)

@@ -41,6 +41,11 @@ class FrameReader:
         """Whether a frame has begun and is not whole yet."""
         return self._end > self._begin or self._prefix is not None or self._frame is not None
 
+    @property
+    def rest_bytes(self) -> int:
+        """What is still to come of the frame's arrays, straight to their places."""
+        return sum(len(part) for part in self._rest)
+
     def fill(self, peer: socket.socket, flags: int = 0, body_flags: int = 0) -> int:
         """Receive once; returns how many bytes came, 0 where the peer has ended.
 
