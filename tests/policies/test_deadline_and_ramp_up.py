@@ -85,6 +85,16 @@ def test_ramp_up_replaces_who_leaves_and_queues_who_joins() -> None:
     assert shard.join(2) == releases(2)  # the ramp is over
 
 
+def test_shards_of_a_ramp_up_let_in_the_same_workers_whenever_they_hear_of_a_leave() -> None:
+    """Else the one waits for a worker that waits for the other."""
+    early, late = (Shard(RampUp(Sync(), updates=4), 3) for _ in range(2))
+    assert early.leave(2) == []
+    for shard in (early, late):
+        assert shard.push(0) == [Apply((0,)), Release(0)]
+        assert shard.push(0, stamp=1) == [Apply((1,)), Release(0), Release(1)]
+    assert late.leave(2) == []
+
+
 def test_ramp_up_passes_timers_on() -> None:
     shard = Shard(RampUp(Partial(push=1, push_timeout_s=2.0), updates=1), 2)
     assert shard.push(0) == [Apply((0,)), Release(0), Release(1)]

@@ -19,10 +19,14 @@ from tardigrad.policies.machine import (
 class RampUp(Policy):
     """Run `policy` with one worker at first and one more at a time, all after `updates` updates.
 
-    At version k of a shard 1 + ⌊(N − 1) k / updates⌋ of the N present workers are in flight, in
+    At version k of a shard 1 + ⌊(N − 1) k / updates⌋ of the present workers are in flight, in
     worker order; the others wait, and for `policy` have not joined yet (so its quotas grow too). A
     worker starts when every shard has let it in. For asynchronous training at large staleness
     (above some 15 steps), which may otherwise blow up at the start.
+
+    A choice: N stays the number that begins. Who leaves lets the next ones move up, and never takes
+    back a turn: shards hear of it at different versions, and those that had let a worker in would
+    wait for it while it waits for the others. Newcomers come last.
 
     Args:
         policy: any other policy.
@@ -60,9 +64,13 @@ class _RampUpHalf(PushHalf):
 
     def __init__(self, policy: Policy, workers: Iterable[int], updates: int) -> None:
         super().__init__(workers)
-        self._first, *self._queue = sorted(self.members)
+        self._order = sorted(self.members)
+        self._first, *self._queue = self._order
         self._inner = policy.push_half([self._first])
         self.updates = updates
+        rest = len(self._order) - 1
+        self._turns = [0, *(-(-k * updates // rest) for k in range(1, rest + 1))]
+        """From which version on each place in the order is in flight."""
 
     def on_request(self, worker: int, at_least: int, now_s: float) -> list[ShardCommand]:
         if worker in self._queue or (not at_least and worker != self._first):
@@ -74,6 +82,7 @@ class _RampUpHalf(PushHalf):
         if stay:
             self.stays[worker] = stay
         self._queue.append(worker)
+        self._order.append(worker)
         return self._grow([], now_s)
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
@@ -86,6 +95,7 @@ class _RampUpHalf(PushHalf):
         return self._grow(self._inner.on_timer(token, now_s), now_s)
 
     def left(self, worker: int, now_s: float) -> list[ShardCommand]:
+        self._order.remove(worker)
         if worker in self._queue:
             self._queue.remove(worker)
             return self._grow([], now_s)
@@ -93,16 +103,19 @@ class _RampUpHalf(PushHalf):
 
     def _grow(self, commands: list[ShardCommand], now_s: float) -> list[ShardCommand]:
         """Follow the inner half's version and let in whoever's turn has come."""
-        while self._queue and len(self._inner.members) < self._in_flight():
-            worker = self._queue.pop(0)
+        while (worker := self._next()) is not None:
+            self._queue.pop(0)
             stay = self.stays.get(worker, 0)
             commands = [*commands, *self._inner.on_join(worker, now_s, stay)]
         self.version = self._inner.version
         return commands
 
-    def _in_flight(self) -> int:
-        version = min(self._inner.version, self.updates)
-        return 1 + (len(self.members) - 1) * version // self.updates
+    def _next(self) -> int | None:
+        if not self._queue:
+            return None
+        place = self._order.index(self._queue[0])
+        turn = self._turns[place] if place < len(self._turns) else self.updates
+        return self._queue[0] if turn <= self._inner.version else None
 
 
 class _AskFirst(PullHalf):
