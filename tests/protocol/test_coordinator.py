@@ -381,6 +381,15 @@ def test_a_run_that_goes_on_begins_every_worker_in_another_life() -> None:
     assert cluster.asked(CompleteRow) == []
 
 
+def test_a_run_that_goes_on_hears_nobody_of_an_earlier_life() -> None:
+    """They may be alive still; what they say to one shard only would be unknown to the driver."""
+    cluster = FakeCluster(made())
+    cluster.recovered.begun = True
+    cluster.run()
+    steps = list(dict.fromkeys(cluster.order(ReinstateShard, ReplaceWorker, OpenShard, BeginWork)))
+    assert steps == ["ReinstateShard", "ReplaceWorker", "OpenShard", "BeginWork"]
+
+
 def test_a_run_that_is_to_end_early_ends_when_all_that_was_said_has_arrived() -> None:
     busy = [Answer(Status(quiet=False))] * 3
     coordinator = made()

@@ -124,22 +124,23 @@ class Replacing(RunProcesses):
         self._snapshots.clear()
         yield from self._all(MakeShards(self._epochs, recovered, held=False))
         yield from self._tell_shards(lambda s: begins)
-        yield from self._tell_shards(lambda s: [OpenShard()])
         # Another driver may have told some shards of a life, and not all.
         self._lives = {
             worker: 1 + max(session.lives[worker] for session in sessions) if recovered.begun else 0
             for worker in members
         }
+        # Before shards hear anybody: processes of earlier lives may still be there, and what they
+        # said to some shards only would not be in what was recovered.
+        ends = {}
+        for worker in members if recovered.begun else ():
+            ends[worker] = yield from self._announce(worker)
+        yield from self._tell_shards(lambda s: [OpenShard()])
         yield from self._all(MakeWorkers(members, self.patience.replace_s))
-        if recovered.begun:
-            ends = {}
-            for worker in members:
-                ends[worker] = yield from self._announce(worker)
-            for worker in members:
+        heard, epochs = (0,) * self.shards, (epoch,) * self.shards
+        for worker in members:
+            if recovered.begun:
                 yield from self._set_to_work(worker, ends[worker], recovered)
-        else:
-            heard, epochs = (0,) * self.shards, (epoch,) * self.shards
-            for worker in members:
+            else:
                 yield from self._let_begin(WorkerStart(worker, 0, 0, worker, heard, epochs))
 
     def _announce(self, worker: int) -> Steps[list[ChannelEnd]]:
