@@ -23,7 +23,7 @@ def count_lost_calls() -> list[Process]:
 
     def count(process: Process, reference: Any) -> Any:
         outcome = settled(process, reference)
-        if isinstance(outcome, driver.Unavailable):
+        if isinstance(outcome, driver.OutOfReach):
             lost.append(process)
         return outcome
 

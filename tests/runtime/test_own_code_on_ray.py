@@ -13,9 +13,10 @@ from torch import nn
 
 import tardigrad as tg
 from tardigrad.cli import main
+from tardigrad.core.own_code import factory, own_modules, own_name
 from tardigrad.experiment import run_on_ray
 from tardigrad.runtime import ActorPool, Live
-from tardigrad.runtime.sending import check_sendable
+from tardigrad.runtime.sending import check_sendable, cloudpickle, own_code_sent
 from tests.experiment.own_files import RULE, forgotten, write
 
 SPEC = """
@@ -164,3 +165,20 @@ def test_a_function_that_holds_what_cannot_be_sent_is_named() -> None:
     told = r"task\.\w+ → guard is a lock, which cannot be sent"
     with pytest.raises(ValueError, match=told):
         check_sendable(task=tg.FunctionTask(torch.ones(2), grad))
+
+
+def test_runs_in_two_threads_may_end_in_any_order(tmp_path: Path) -> None:
+    """The code of the one that goes on still travels."""
+    (tmp_path / "own_rule_of_threads.py").write_text("def rule():\n    return None\n")
+    name = own_name(f"{tmp_path / 'own_rule_of_threads.py'}:rule")
+    assert name is not None
+    factory(name, "rule")
+    first, second = own_code_sent(), own_code_sent()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    modules = [module.__name__ for module in own_modules()]
+    assert modules
+    assert set(modules) <= set(cloudpickle.list_registry_pickle_by_value())
+    second.__exit__(None, None, None)
+    assert not set(modules) & set(cloudpickle.list_registry_pickle_by_value())

@@ -64,7 +64,7 @@ class _Actor:
     """Resolves when its work is done, fails when its process dies or cannot go on."""
 
 
-class Unavailable(NamedTuple):
+class OutOfReach(NamedTuple):
     """It cannot be reached for the moment; Ray does not know that it has died."""
 
     process: Process
@@ -218,7 +218,7 @@ class Driver:
                 if isinstance(outcome, Answer):
                     self._actors[process] = _Actor(handle, outcome.value, handle.watch.remote())
                     del unready[process]
-                elif isinstance(outcome, Unavailable):
+                elif isinstance(outcome, OutOfReach):
                     outcome = Dead(process, "it cannot be reached")
                 outcomes.append(outcome)
         finally:
@@ -235,7 +235,7 @@ class Driver:
                 outcomes.append(Dead(process, "it was not there"))
                 continue
             outcome = self._outcome(process, reference, until)
-            while isinstance(outcome, Unavailable):  # a link may be down for the moment
+            while isinstance(outcome, OutOfReach):  # a link may be down for the moment
                 time.sleep(UNAVAILABLE_S)
                 outcome = self._outcome(process, self._call(process, call), until)
             outcomes.append(outcome)
@@ -250,7 +250,7 @@ class Driver:
         shards = {p.number: a.place for p, a in self._actors.items() if p.kind == "shard"}
         return actor.handle.call.remote(call, shards)
 
-    def _outcome(self, process: Process, reference: Any, until: float) -> CallOutcome | Unavailable:
+    def _outcome(self, process: Process, reference: Any, until: float) -> CallOutcome | OutOfReach:
         left_s = max(0.0, until - time.monotonic())
         ready, _ = ray.wait([reference], timeout=left_s)
         if not ready:
@@ -258,7 +258,7 @@ class Driver:
         return self.settled(process, reference)
 
     @staticmethod
-    def settled(process: Process, reference: Any) -> CallOutcome | Unavailable:
+    def settled(process: Process, reference: Any) -> CallOutcome | OutOfReach:
         """An error that is not of this one process ends the run."""
         try:
             return Answer(ray.get(reference))
@@ -267,7 +267,7 @@ class Driver:
                 return Dead(process, str(error.cause))
             raise error.cause from error
         except ActorUnavailableError:
-            return Unavailable(process)
+            return OutOfReach(process)
         except RayError as error:  # it has died, or its node has, with what it answered
             return Dead(process, _why(error))
 
@@ -285,7 +285,7 @@ class Driver:
             outcome = self.settled(ended[reference], reference)
             if isinstance(outcome, Dead):
                 dead.append(outcome)
-            elif isinstance(outcome, Unavailable):  # whoever asks it something finds out more
+            elif isinstance(outcome, OutOfReach):  # whoever asks it something finds out more
                 actor = self._actors[outcome.process]
                 actor.ended = actor.handle.watch.remote()
                 time.sleep(UNAVAILABLE_S)

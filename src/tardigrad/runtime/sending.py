@@ -6,7 +6,9 @@ its code travels with the objects.
 
 import functools
 import io
+import threading
 import types
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,17 +22,27 @@ from tardigrad.core.own_code import own_modules
 cloudpickle: Any = ray.cloudpickle
 
 
+_sent: Counter[str] = Counter()
+"""How many blocks want each module to travel: runs in other threads may be among them."""
+_lock = threading.Lock()
+
+
 @contextmanager
 def own_code_sent() -> Iterator[None]:
     """Within the block, code that was loaded by name travels with what is sent."""
     modules = own_modules()
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
+    with _lock:
+        for module in modules:
+            _sent[module.__name__] += 1
+            cloudpickle.register_pickle_by_value(module)
     try:
         yield
     finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
+        with _lock:
+            for module in modules:
+                _sent[module.__name__] -= 1
+                if not _sent[module.__name__]:
+                    cloudpickle.unregister_pickle_by_value(module)
 
 
 def check_sendable(**parts: object) -> None:
