@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 
 import tardigrad as tg
 from tardigrad import rules
+from tardigrad.links import Link
 from tardigrad.protocol.calls import JoinWorker, LeaveWorker
 from tardigrad.protocol.log import write_digest
 from tardigrad.protocol.messages import Dropped, Joined, Left, RowLost
@@ -250,12 +252,14 @@ def test_logs_that_contradict_each_other_are_not_merged(tmp_path: Path) -> None:
         merge(stories, workers=3)
 
 
+@pytest.mark.parametrize("link", [tg.Full(), tg.Every(pull=2)], ids=["full", "every"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_whatever_end_a_log_has_lost_what_came_elsewhere_can_be_completed(
-    policy: str, tmp_path: Path
+    policy: str, link: Link, tmp_path: Path
 ) -> None:
     """A version may be in the log, and its release to a worker, which has pushed since, not."""
-    setup = make_setup(TASK, RULES["fasgd"], POLICIES[policy], updates=12)
+    made = make_setup(TASK, RULES["fasgd"], POLICIES[policy], updates=12)
+    setup = replace(made, link=link)
     SmallRun(setup, tmp_path).run()
     path = tmp_path / log_name(1, 1)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -265,4 +269,5 @@ def test_whatever_end_a_log_has_lost_what_came_elsewhere_can_be_completed(
         for worker, shard in product(range(3), range(2)):
             kept = recovered.sessions[shard].channels[worker].kept
             missing = [h.push for h in recovered.halves(worker) if shard in h.missing]
-            assert {push.read[shard] for push in missing} <= {r.version for r in kept}
+            carried = {released.version for released in kept if released.carries}
+            assert {push.read[shard] for push in missing} <= carried

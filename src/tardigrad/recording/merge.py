@@ -12,7 +12,7 @@ given around joins and leaves too, to workers that wait for nothing.
 
 import math
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from tardigrad.protocol.log import LogEntry
@@ -87,8 +87,8 @@ class LogMerger:
         decided = self.entry(shard).decided
         self.versions[shard] += sum(isinstance(d, Applied) for d in decided)
         if self._released is not None:
-            theirs = ((d.worker, d.version) for d in decided if isinstance(d, Released))
-            self._released[shard].update(theirs)
+            releases = [d for d in decided if isinstance(d, Released)]
+            self._released[shard] |= computed_at(releases)
         self.position[shard] += 1
 
     @property
@@ -107,6 +107,11 @@ class LogMerger:
         )
 
 
+def computed_at(releases: Iterable[Released]) -> set[tuple[int, int]]:
+    """(worker, version) of what a worker may compute at: a link may have held the numbers back."""
+    return {(one.worker, one.version) for one in releases if one.carries}
+
+
 def explained(logs: Sequence[Sequence[LogEntry]], sessions: Sequence[ShardSession]) -> list[int]:
     """How many entries of each log the others explain; before them, shards were like `sessions`.
 
@@ -115,8 +120,8 @@ def explained(logs: Sequence[Sequence[LogEntry]], sessions: Sequence[ShardSessio
     """
     versions = [session.version for session in sessions]
     released = [
-        {(released.worker, released.version) for c in s.channels.values() for released in c.kept}
-        for s in sessions
+        computed_at(kept for channel in session.channels.values() for kept in channel.kept)
+        for session in sessions
     ]
     stop = [len(log) for log in logs]
     while True:
