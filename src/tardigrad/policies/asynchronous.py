@@ -29,8 +29,8 @@ class Async(Policy):
     Args:
         wait: whether a worker waits for the answer to its push; False as told above.
 
-    **Choice**: on Ray it waits for the answers all the same. They bring the number of its next
-    gradient, by which samples are dealt, and a cut of the run can only be taken while all wait.
+    **Choice**: on Ray it waits for one word of shard 0, the number of its next gradient, by which
+    samples are dealt; not for the version.
     """
 
     wait: bool = True
