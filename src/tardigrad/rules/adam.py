@@ -16,6 +16,12 @@ class AdamState(NamedTuple):
     mean: Tensor
     mean_square: Tensor
 
+    def after(self, signal: Signal, betas: tuple[float, float]) -> "AdamState":
+        """m ← β1 m + (1−β1) g; u ← β2 u + (1−β2) g²"""
+        mean = torch.lerp(self.mean, signal.first, 1 - betas[0])
+        square = self.mean_square.mul(betas[1])
+        return AdamState(mean, torch.addcmul(square, signal.raw, signal.raw, value=1 - betas[1]))
+
 
 @dataclass(frozen=True)
 class Adam(Optimizer[AdamState, Nothing]):
@@ -52,15 +58,12 @@ class Adam(Optimizer[AdamState, Nothing]):
     ) -> tuple[Tensor, AdamState, tuple[Nothing, ...]]:
         signal = combine(signals)
         mean_bias, root_bias = now.optimizer
-        mean = torch.lerp(state.mean, signal.first, 1 - self.betas[0])
-        mean_square = torch.addcmul(
-            state.mean_square.mul(self.betas[1]), signal.raw, signal.raw, value=1 - self.betas[1]
-        )
+        mean, mean_square = moments = state.after(signal, self.betas)
         denominator = (mean_square.sqrt() / root_bias).add(self.eps)
         # torch's addcdiv(value=) multiplies first and divides then; so do we, to the bit.
         step = (-(rate(signal, now) / mean_bias) * mean) / denominator
         theta = torch.add(theta, step)
-        return theta, AdamState(mean, mean_square), tuple(owns)
+        return theta, moments, tuple(owns)
 
 
 def check_betas(betas: Sequence[float], eps: float) -> tuple[float, float]:

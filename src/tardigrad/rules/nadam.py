@@ -64,15 +64,12 @@ class NAdam(Optimizer[AdamState, Nothing]):
         signal = combine(signals)
         of_gradient, product, ahead, product_ahead, square_bias = now.optimizer
         down = -rate(signal, now)
-        mean = torch.lerp(state.mean, signal.first, 1 - self.betas[0])
-        mean_square = torch.addcmul(
-            state.mean_square.mul(self.betas[1]), signal.raw, signal.raw, value=1 - self.betas[1]
-        )
+        mean, mean_square = moments = state.after(signal, self.betas)
         denominator = (mean_square / square_bias).sqrt().add(self.eps)
         # torch's addcdiv(value=) multiplies first and divides then; so do we, to the bit.
         theta = torch.add(theta, (down * of_gradient / product * signal.first) / denominator)
         theta = torch.add(theta, (down * ahead / product_ahead * mean) / denominator)
-        return theta, AdamState(mean, mean_square), tuple(owns)
+        return theta, moments, tuple(owns)
 
 
 class _Products:
