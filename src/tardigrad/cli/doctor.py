@@ -13,10 +13,8 @@ from tardigrad.cli.console import out
 from tardigrad.cli.table import Table
 from tardigrad.core.version import __version__
 from tardigrad.engine.kernels.cpp import find_compiler
+from tardigrad.experiment.loggers import LOGGERS
 from tardigrad.transport.arena import can_share_memory
-
-EXTRAS = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
-"""Loggers, and the package of each."""
 
 
 class Found(NamedTuple):
@@ -83,8 +81,8 @@ def _shared_memory() -> Found:
 
 
 def _loggers() -> Found:
-    here = {name: found for name, package in EXTRAS.items() if (found := _installed(package))}
-    missing = [name for name in EXTRAS if name not in here]
+    here = {name: found for name in LOGGERS if (found := _installed(name))}
+    missing = [name for name in LOGGERS if name not in here]
     means = f"pip install 'tardigrad[{missing[0]}]' adds one" if missing else "all can be used"
     text = ", ".join(f"{name} {found}" for name, found in here.items())
     return Found("loggers", text or "metrics.jsonl alone", f"[log] in a spec; {means}")
