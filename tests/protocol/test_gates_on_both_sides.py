@@ -4,6 +4,7 @@ import pytest
 
 import tardigrad as tg
 from tardigrad.links import Link
+from tardigrad.protocol.admission import Refused
 from tardigrad.protocol.gates import ShardGate, WorkerGate
 from tardigrad.protocol.log import LogEntry, read_log, write_entry
 from tardigrad.protocol.messages import (
@@ -15,7 +16,7 @@ from tardigrad.protocol.messages import (
     Released,
     Replaced,
 )
-from tardigrad.protocol.shard_session import Refused, ShardSession
+from tardigrad.protocol.shard_session import ShardSession
 
 NEVER = tg.BandwidthAware(c_push=1e9, c_pull=1e9)
 RARE = tg.Every(push=1000, pull=1000)

@@ -6,6 +6,7 @@ import pytest
 
 import tardigrad as tg
 from tardigrad.policies import Policy
+from tardigrad.protocol.admission import Admission, Refused
 from tardigrad.protocol.messages import (
     Applied,
     Came,
@@ -28,7 +29,7 @@ from tardigrad.protocol.messages import (
     VersionRequest,
     WorkerBody,
 )
-from tardigrad.protocol.shard_session import WINDOW, Admission, Refused, ShardSession
+from tardigrad.protocol.shard_session import WINDOW, ShardSession
 
 
 def made(

@@ -17,9 +17,9 @@ from tardigrad import rules
 from tardigrad.core.layout import Sharding
 from tardigrad.engine import Diverged
 from tardigrad.policies import Policy
+from tardigrad.protocol.admission import Refused
 from tardigrad.protocol.calls import AskShard, OpenShard
 from tardigrad.protocol.messages import FromWorker, PushHeader
-from tardigrad.protocol.shard_session import Refused
 from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.gradients import RowPart
 from tardigrad.recording.record import read_record

@@ -6,11 +6,12 @@ from typing import Any
 from unittest.mock import patch
 
 from tardigrad.protocol import calls, coordinator, shard_session
+from tardigrad.protocol.admission import Admission
 from tardigrad.protocol.calls import CompleteRow, HoldReleases, ReplaceWorker, ShardCall
 from tardigrad.protocol.channels import WorkerChannel
 from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import Completed, FromShard, FromWorker, PushHeader
-from tardigrad.protocol.shard_session import Admission, ShardSession
+from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.protocol.worker_session import WorkerOutput, WorkerSession
 from tardigrad.recording import merge, recovery, shard_logs
 from tardigrad.recording.disk import Disk

@@ -15,10 +15,10 @@ is the order of starts but for the time a message takes.
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from enum import Enum
 
 from tardigrad.links import UNSENT
 from tardigrad.policies import Arrival, Policy
+from tardigrad.protocol.admission import Admission, Refused
 from tardigrad.protocol.channels import ChannelEnd, WorkerChannel
 from tardigrad.protocol.gates import ShardGate
 from tardigrad.protocol.messages import (
@@ -55,19 +55,6 @@ LOST = "lost with its worker"
 WINDOW = 3
 """Releases to a worker that it may not have heard. One that starts a step, one that came during it,
 one on its way: fewer would hold up policies that broadcast; each pins a version."""
-
-
-class Refused(ValueError):
-    """A push that no correct worker sends."""
-
-
-class Admission(Enum):
-    NEW = "new"
-    """To be handled as an event."""
-    AGAIN = "again"
-    """It is in the log: to be acknowledged again."""
-    VOID = "void"
-    """Of another life, before its turn, or at a view that does not count (yet): not answered."""
 
 
 class ShardSession:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from tardigrad.engine.checkpoint import checkpoint_bytes
+from tardigrad.protocol.admission import Admission, Refused
 from tardigrad.protocol.calls import (
     AskShard,
     CompleteRow,
@@ -49,7 +50,6 @@ from tardigrad.protocol.messages import (
     RowLost,
     TimerSet,
 )
-from tardigrad.protocol.shard_session import Admission, Refused
 from tardigrad.recording.cuts import CutPlace, cut_name
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.gradients import RowPart
