@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ while True:
     time.sleep(1000.0)
 """
 """Like any first process it lets orphans end: Ray asks whether a process is there that may have."""
-RAY_FOLDER = Path("/tmp/ray")
+RAY_FOLDER = Path(tempfile.gettempdir(), "ray")
 """Where Ray keeps its session unless it is told otherwise."""
 SHARED_MEMORY = "256m"
 
