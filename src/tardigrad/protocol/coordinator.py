@@ -3,7 +3,6 @@
 `Coordinator.run` is a generator: it yields what is to be done (`calls`) and is sent what came of
 it. It takes no part in training, and what it knows can be learned again from the run's files, so a
 killed driver is replaced by another one.
-
 """
 
 from collections.abc import Sequence
