@@ -22,10 +22,8 @@ from tests.transport.transport_peers import Client, Echo, until
 
 def test_a_version_made_in_its_place_is_not_copied_and_any_other_is_copied_there() -> None:
     versions = VersionBuffers(torch.zeros(4), shared=True)
-    assert versions.place() is None  # nobody is near
     versions.connect(0, near=True)
     place = versions.place()
-    assert place is not None
     place.fill_(1.0)
     assert versions.keep(1, place) is place
     assert torch.equal(PayloadReader(0).look(versions.put(0, 1, place)), torch.ones(4))
@@ -59,9 +57,22 @@ def test_a_version_that_is_kept_stays_however_often_it_was_told() -> None:
 
 
 def fill_next(versions: VersionBuffers, value: float) -> None:
+    versions.place().fill_(value)
+
+
+def test_without_near_workers_memory_is_used_again_once_nobody_holds_a_version() -> None:
+    versions = VersionBuffers(torch.zeros(20_000), shared=False)
     place = versions.place()
-    assert place is not None
-    place.fill_(value)
+    at = place.data_ptr()
+    assert versions.keep(1, place) is place
+    on_its_way = versions.put(0, 1, versions.share(0, 1, place))
+    assert isinstance(on_its_way, np.ndarray)
+    del place  # the shard has gone on, the frame is not sent yet
+    other = versions.place()
+    assert other.data_ptr() != at
+    del on_its_way
+    assert versions.place().data_ptr() == at
+    versions.close()
 
 
 def test_a_version_that_a_worker_reads_is_not_overwritten_until_it_is_done_or_gone() -> None:

@@ -103,8 +103,7 @@ class ShardShell:
         replica = self._process.replica
         self._buffers = VersionBuffers(replica.shard.sent, setup.shared_memory)
         replica.place, replica.keep = self._buffers.place, self._buffers.keep
-        if self._buffers.shared:
-            replica.shard.use_places()
+        replica.shard.use_places()
         self._reader = PayloadReader(shard)
         self._peers: dict[int, _Peer] = {}
         self._lives: dict[int, tuple[int, int]] = {}

@@ -20,6 +20,8 @@ from tardigrad.transport.arena import (
     SlotPool,
     can_share_memory,
 )
+from tardigrad.transport.frames import ArraySpec
+from tardigrad.transport.pool import ArrayPool
 
 SlotOrArray = SlotAddress | NDArray[Any]
 """A vector on its way: the address of its slot, or itself."""
@@ -34,6 +36,8 @@ class VersionBuffers:
 
     def __init__(self, vector: Tensor, shared: bool) -> None:
         self._slots = SlotPool(len(vector), vector.dtype, NEAR_WORKERS)
+        self._own, like = ArrayPool(), vector.numpy()
+        self._spec = ArraySpec(like.dtype, like.shape, like.nbytes)
         self._holds: dict[SlotAddress, int] = {}
         self.shared = shared and can_share_memory()
         self._near: set[int] = set()
@@ -49,10 +53,11 @@ class VersionBuffers:
         if near and self.shared:
             self._near.add(worker)
 
-    def place(self) -> Tensor | None:
-        """Shared memory where the next version may be made; none without near workers."""
+    def place(self) -> Tensor:
+        """Memory where the next version may be made: shared, or without near workers memory of an
+        earlier one, because the system takes as long to map fresh pages as an update takes."""
         if not self._near:
-            return None
+            return torch.from_numpy(self._own.empty(self._spec))
         slot = self._slots.free()
         self._holds.pop(slot.address, None)
         self._placed = slot, slot.lend()
