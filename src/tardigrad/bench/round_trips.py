@@ -119,15 +119,15 @@ class Still(FunctionTask):
     def __init__(self, size: int) -> None:
         self.size = size
         self.layout = Layout.flat(size)
-        self._ones: Tensor | None = None
+        self._made: Gradient | None = None
 
     def start(self) -> Tensor:
         return torch.zeros(self.size)
 
     def gradient(self, view: Tensor, turn: Turn) -> Gradient:
-        if self._ones is None:
-            self._ones = torch.ones(self.size)
-        return Gradient(torch.zeros(()), self._ones)
+        if self._made is None:
+            self._made = Gradient(torch.zeros(()), torch.ones(self.size))
+        return self._made
 
 
 class ParameterServer:

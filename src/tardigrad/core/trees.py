@@ -2,7 +2,7 @@
 whether numbers are finite."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,6 +18,31 @@ def named(tree: Any, prefix: str) -> dict[str, Tensor]:
     for name, child in zip(fields, tree, strict=True):
         out |= named(child, f"{prefix}.{name}")
     return out
+
+
+def leaves(tree: Any) -> list[Tensor]:
+    """The same tensors in the same order, for whoever cannot wait until names are made."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    found: list[Tensor] = []
+    for child in tree:
+        if isinstance(child, Tensor):
+            found.append(child)
+        elif child:
+            found += leaves(child)
+    return found
+
+
+def rebuilt(template: Any, tensors: Iterable[Tensor]) -> Any:
+    """A tree of the template's shape with these `leaves`."""
+    return _rebuilt(template, iter(tensors))
+
+
+def _rebuilt(template: Any, tensors: Iterator[Tensor]) -> Any:
+    if isinstance(template, Tensor):
+        return next(tensors)
+    children = [_rebuilt(child, tensors) for child in template]
+    return type(template)(*children) if hasattr(template, "_fields") else tuple(children)
 
 
 def restored(template: Any, tensors: Mapping[str, Tensor], prefix: str) -> Any:

@@ -4,8 +4,7 @@ The exact executor and the Ray runtime both hold their parameters in this object
 cluster does and what a replay does are the same operations on the same values.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,9 +12,9 @@ from torch import Tensor
 
 from tardigrad.core.checks import require
 from tardigrad.core.layout import Layout
-from tardigrad.core.trees import named, restored
+from tardigrad.core.trees import leaves, named, restored
 from tardigrad.engine.kernels.into import UpdateInto, update_into
-from tardigrad.rules import Now, Push, Rule, RuleOwn, RuleState
+from tardigrad.rules import Now, Push, Rule, RuleOwn, RuleState, Scalars
 from tardigrad.rules.rates import Progress
 
 WORTH_FOLLOWING = 1 << 17
@@ -56,6 +55,7 @@ class Shard:
         self.samples = 0
         self.sent = theta
         self._into: UpdateInto | None = None
+        self._last: tuple[Scalars, Now] | None = None
 
     def use_places(self) -> None:
         """From now on make what is sent in the memory that `apply` is given, if the rule can be
@@ -68,7 +68,7 @@ class Shard:
     ) -> None:
         """One update from a group, in worker order. `out` is memory that nobody reads, to be used
         or not: after `use_places`, what is sent is made there if one gradient makes the update."""
-        now = self.rule.now(Progress(self.version, self.samples, self.epoch_size), scale)
+        now = self._now(scale)
         workers = list(dict.fromkeys(a.worker for a in arrived))
         owns = [self.own_of(worker) for worker in workers]
         whose = [workers.index(a.worker) for a in arrived]
@@ -78,10 +78,11 @@ class Shard:
         if self._into is None or out is None or len(pushes) > 1 or workers[0] in self.left:
             theta, state, sent = self._update(workers, owns, whose, pushes, now)
         else:
-            with _unchanged(self.theta, self.state, owns, pushes):
-                theta, state, own, sent = self._into(
-                    self.theta, self.state, owns[0], pushes[0], now, out
-                )
+            versions = _versions(inputs := leaves((self.theta, self.state, owns, pushes, now)))
+            theta, state, own, sent = self._into(
+                self.theta, self.state, owns[0], pushes[0], now, out
+            )
+            _check_unchanged(inputs, versions)
             self.owns[workers[0]] = own
         self.theta, self.state, self.sent = theta, state, sent
         self.version += 1
@@ -95,17 +96,27 @@ class Shard:
         pushes: Sequence[Push],
         now: Now,
     ) -> tuple[Tensor, RuleState, Tensor]:
-        with _unchanged(self.theta, self.state, owns, pushes):
-            theta, state, new_owns = self.rule.apply(
-                self.theta, self.state, owns, whose, pushes, now, self.layout
-            )
+        versions = _versions(inputs := leaves((self.theta, self.state, owns, pushes, now)))
+        theta, state, new_owns = self.rule.apply(
+            self.theta, self.state, owns, whose, pushes, now, self.layout
+        )
+        _check_unchanged(inputs, versions)
         for worker, own in zip(workers, new_owns, strict=True):
             if worker in self.left:
                 state = self.rule.leave(state, own)
             else:
                 self.owns[worker] = own
-        with _unchanged(theta, state):
-            return theta, state, self.rule.send(theta, state, now, len(pushes))
+        versions = _versions(inputs := leaves((theta, state, now)))
+        sent = self.rule.send(theta, state, now, len(pushes))
+        _check_unchanged(inputs, versions)
+        return theta, state, sent
+
+    def _now(self, scale: float) -> Now:
+        """As tensors, which take longer to make than to be found unchanged."""
+        scalars = self.rule.scalars(Progress(self.version, self.samples, self.epoch_size), scale)
+        if self._last is None or self._last[0] != scalars:
+            self._last = scalars, scalars.tensors()
+        return self._last[1]
 
     def leave(self, worker: int) -> None:
         """A worker has gone; what is sent changes with the next update."""
@@ -162,13 +173,14 @@ def saved_left(facts: Mapping[str, Any], own: RuleOwn) -> set[int]:
     return set(facts.get("left", ()))
 
 
-@contextmanager
-def _unchanged(*inputs: Any) -> Iterator[None]:
-    """Refuse a rule that changes its inputs in place (torch counts the changes of a tensor)."""
-    tensors = list(named(inputs, "").values())
-    before = [tensor._version for tensor in tensors]
-    yield
-    if before != [tensor._version for tensor in tensors]:
+def _versions(tensors: Sequence[Tensor]) -> list[int]:
+    """How often each was changed in place, as torch counts it."""
+    return [tensor._version for tensor in tensors]
+
+
+def _check_unchanged(inputs: Sequence[Tensor], versions: Sequence[int]) -> None:
+    """Refuse a rule that changes its inputs in place."""
+    if versions != _versions(inputs):
         raise ValueError(
             "the rule changed one of its inputs in place, so that views workers still hold "
             "changed with it: write x = x + y, not x += y or x.add_(y)"

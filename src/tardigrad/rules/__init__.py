@@ -41,7 +41,7 @@ from tardigrad.rules.parts import (
 )
 from tardigrad.rules.raw import Raw
 from tardigrad.rules.rmsprop import RmsProp
-from tardigrad.rules.rule import Rule, RuleOwn, RuleState
+from tardigrad.rules.rule import Rule, RuleOwn, RuleState, Scalars
 from tardigrad.rules.sgd import Sgd
 from tardigrad.rules.staleness import ExponentialPenalty, StalenessAware
 from tardigrad.rules.torch_optim import TorchOptimizer, torch_optimizer
@@ -67,6 +67,7 @@ __all__ = [
     "Rule",
     "RuleOwn",
     "RuleState",
+    "Scalars",
     "Scope",
     "Sgd",
     "Signal",

@@ -133,13 +133,7 @@ class Rule:
 
     def now(self, progress: Progress, scale: float = 1.0) -> Now:
         """The same as 0-dim float64 tensors: rounded once, where torch.optim rounds its floats."""
-        scalars = self.scalars(progress, scale)
-        return Now(
-            _scalar(scalars.lr),
-            _scalar(scalars.lr_max),
-            tuple(_scalar(x) for x in scalars.correction),
-            tuple(_scalar(x) for x in scalars.optimizer),
-        )
+        return self.scalars(progress, scale).tensors()
 
     def prepare(self, grad: Tensor) -> Tensor:
         """What a worker does to its whole gradient before it pushes: global-norm clipping."""
@@ -238,6 +232,14 @@ class Scalars(NamedTuple):
     lr_max: float
     correction: tuple[float, ...]
     optimizer: tuple[float, ...]
+
+    def tensors(self) -> Now:
+        return Now(
+            _scalar(self.lr),
+            _scalar(self.lr_max),
+            tuple(_scalar(x) for x in self.correction),
+            tuple(_scalar(x) for x in self.optimizer),
+        )
 
 
 def _scalar(value: float) -> Tensor:

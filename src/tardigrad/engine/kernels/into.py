@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from tardigrad.core.trees import named, restored
+from tardigrad.core.trees import leaves, rebuilt
 from tardigrad.engine.kernels.graph import update_graph
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Now, Push, Rule, RuleOwn, RuleState
@@ -44,14 +44,13 @@ def update_into(rule: Rule, dtype: torch.dtype) -> UpdateInto | None:
     def update(
         theta: Tensor, state: RuleState, own: RuleOwn, push: Push, now: Now, out: Tensor
     ) -> Updated:
-        states, rows = named(state, "s"), named(own, "o")
-        kept = [name for name, tensor in states.items() if tensor.numel()]
-        vectors = [theta, push.grad, push.view, *(states[name] for name in kept), *rows.values()]
-        scalars = [push.staleness, now.lr, now.lr_max, *now.correction, *now.optimizer]
-        new_theta, *after = graph(out, *vectors, *scalars)
-        new_states = states | dict(zip(kept, after, strict=False))
-        new_rows = dict(zip(rows, after[len(kept) :], strict=False))
-        return new_theta, restored(state, new_states, "s"), restored(own, new_rows, "o"), after[-1]
+        states, rows = leaves(state), leaves(own)
+        kept = [place for place, tensor in enumerate(states) if tensor.numel()]
+        vectors = [theta, push.grad, push.view, *(states[place] for place in kept), *rows]
+        new_theta, *after = graph.forward(out, *vectors, push.staleness, *leaves(now))
+        for place, tensor in zip(kept, after, strict=False):
+            states[place] = tensor
+        return new_theta, rebuilt(state, states), rebuilt(own, after[len(kept) :]), after[-1]
 
     return update
 
