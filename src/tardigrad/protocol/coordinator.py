@@ -34,7 +34,7 @@ from tardigrad.protocol.calls import (
 )
 from tardigrad.protocol.messages import NO_ROW
 from tardigrad.protocol.replacing import RecoveredShards, Replacing
-from tardigrad.protocol.run_processes import RunFailed, Steps, Unreachable
+from tardigrad.protocol.run_processes import Steps, Unreachable
 from tardigrad.protocol.worker_session import WorkerStart
 
 
@@ -202,7 +202,8 @@ class Coordinator(Replacing):
     def _remove_worker(self, worker: int) -> Steps[None]:
         """Let a worker finish and push its gradient, then go for good."""
         if len(self._lives) == 1:
-            raise RunFailed(f"worker {worker} is the last one: nobody would be left to train")
+            yield Tell(f"worker {worker} stays: without it nobody would be left to train")
+            return
         who = Process("worker", worker)
         yield from self._ask([(who, StopWork())])
         while not (yield from self._ask([(who, AskWorker())]))[0].quiet:
