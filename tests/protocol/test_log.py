@@ -51,7 +51,7 @@ EVENTS: list[Event] = [
     Completed(PUSH),
     RowLost(PUSH),
     Fenced(1, 7),
-    Reinstated(1, 7, 12, 30),
+    Reinstated(1, 7, 30, ((0, 12), (3, -1))),
 ]
 DECISIONS: list[Decision] = [
     Released(1, 2, 3),

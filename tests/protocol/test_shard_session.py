@@ -142,13 +142,14 @@ def test_views_of_a_fenced_process_count_once_its_successor_stands_by_them() -> 
     assert session.admit(message) is Admission.NEW
     session.handle(Fenced(1, 7), 0.0)
     assert session.admit(message) is Admission.VOID
-    session.handle(Reinstated(1, 7, version=4, rows=0), 0.0)
-    assert session.admit(message) is Admission.VOID  # version 5 was never made
+    session.handle(Reinstated(1, 7, rows=0, released=((0, 4), (1, 6))), 0.0)
+    assert session.admit(message) is Admission.VOID  # version 5 may be there, but not for worker 0
     kept = message._replace(body=header(session, 0)._replace(epochs=(1, 1), read=(0, 4)))
     assert session.admit(kept) is Admission.NEW
     session.handle(Fenced(1, 9), 0.0)
     assert session.admit(kept) is Admission.VOID
-    session.handle(Reinstated(1, 9, version=3, rows=0), 0.0)  # the synced part was shorter still
+    # The synced part was shorter still.
+    session.handle(Reinstated(1, 9, rows=0, released=((0, 3), (1, 6))), 0.0)
     assert session.admit(kept) is Admission.VOID
     of_new = kept._replace(body=header(session, 0)._replace(epochs=(1, 9), read=(0, 4)))
     assert session.admit(of_new) is Admission.NEW

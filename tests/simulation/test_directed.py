@@ -241,3 +241,35 @@ def test_a_second_driver_finds_a_new_life_at_some_shards_only() -> None:
     for seed in range(2):
         scenario = Scenario(seed, policy="sync", workers=4, mean_step_s=0.02, weather=weather)
         run_with(scenario, prepare)
+
+
+def test_the_last_worker_is_asked_to_leave() -> None:
+    """It stays: a run without workers would never end, and a resumed one would be asked again."""
+    changes = [MembershipChange(3, remove=0), MembershipChange(9)]
+    scenario = Scenario(0, workers=1, mean_step_s=2.0, changes=changes)
+    cluster = run_well(scenario)
+    assert any("worker 0 stays" in line for line in cluster.time.story)
+
+
+def test_a_release_is_lost_with_power_and_the_version_is_not() -> None:
+    """The worker has pushed what it computed there to the other shard, which must not take it: the
+    shard that lost the release cannot be given the same gradient."""
+    run_well(
+        Scenario(
+            seed=102317,
+            policy="bounded_delay",
+            rule="gap_aware",
+            workers=5,
+            updates=11,
+            snapshot_every=2,
+            sync_log=False,
+            mean_step_s=1.0,
+            weather=Weather(delay_s=0.1, jitter=0.0),
+            link="every",
+            faults=[
+                Fault("kill", "version", 3, "it"),
+                Fault("power", "appends", 19, "shard", delay_s=0.22994423231627054, seconds=60.0),
+                Fault("pause", "version", 3, "driver", seconds=0.3),
+            ],
+        )
+    )

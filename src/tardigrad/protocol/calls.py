@@ -55,12 +55,12 @@ class FenceShard(NamedTuple):
 
 
 class ReinstateShard(NamedTuple):
-    """It goes on from this version, and from this row."""
+    """It goes on from this row, and from what it has released to each worker."""
 
     shard: int
     epoch: int
-    version: int
     rows: int
+    released: tuple[tuple[int, int], ...]
 
 
 class OpenShard(NamedTuple):

@@ -192,7 +192,10 @@ def _plain_event(event: Event) -> list[Any]:
 def _event(plain: Sequence[Any]) -> Event:
     kind, *values = plain
     event: Event
-    if kind in _EVENTS:
+    if kind == "reinstated":
+        shard, epoch, rows, released = values
+        event = Reinstated(shard, epoch, rows, tuple((w, version) for w, version in released))
+    elif kind in _EVENTS:
         event = _EVENTS[kind](*values)
     elif kind in _HEADERS:
         event = _HEADERS[kind](header(values))

@@ -185,13 +185,15 @@ class Fenced(NamedTuple):
 
 
 class Reinstated(NamedTuple):
-    """It is there, and goes on from this version; views of its predecessor count up to it."""
+    """It is there, and goes on from here; what its predecessor did behind it does not count."""
 
     shard: int
     epoch: int
-    version: int
     rows: int
-    """How many rows it has given so far (shard 0); so many of its predecessor's count."""
+    """How many rows it has given so far (shard 0)."""
+    released: tuple[tuple[int, int], ...]
+    """(worker, version): the newest that it has released to each worker to compute at. The version
+    alone may be newer: a release can be lost with a log's end, and what it released be there."""
 
 
 Event = Came | Rang | Joined | Left | Replaced | Completed | RowLost | Fenced | Reinstated

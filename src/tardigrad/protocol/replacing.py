@@ -119,7 +119,7 @@ class Replacing(RunProcesses):
         self._epochs = dict.fromkeys(range(self.shards), epoch)
         self._lives = {}
         self._working.clear()
-        begins = [ReinstateShard(s, epoch, *_begin_of(sessions[s])) for s in range(self.shards)]
+        begins = [ReinstateShard(*session.reinstated(epoch)) for session in sessions]
         self._evaluated = min(self._evaluated, *(session.version for session in sessions))
         self._snapshots.clear()
         yield from self._all(MakeShards(self._epochs, recovered, held=False))
@@ -214,7 +214,7 @@ class Replacing(RunProcesses):
                 parts.pop(shard, None)
         yield from self._all(MakeShards(epochs, recovered, self._holding))
         calls = [
-            ReinstateShard(shard, epoch, *_begin_of(recovered.sessions[shard]))
+            ReinstateShard(*recovered.sessions[shard].reinstated(epoch))
             for shard, epoch in epochs.items()
         ]
         yield from self._tell_shards(lambda s: calls)
@@ -306,7 +306,3 @@ class Replacing(RunProcesses):
 
     def _go_on(self) -> Steps[None]:
         yield from self._tell_shards(lambda s: [HoldReleases(False)])
-
-
-def _begin_of(session: ShardSession) -> tuple[int, int]:
-    return session.version, session.rows_given

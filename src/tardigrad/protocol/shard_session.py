@@ -18,7 +18,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from tardigrad.links import UNSENT
 from tardigrad.policies import Arrival, Policy
-from tardigrad.protocol.admission import Admission, Refused
+from tardigrad.protocol.admission import Admission, Fences, Refused
 from tardigrad.protocol.channels import ChannelEnd, WorkerChannel
 from tardigrad.protocol.gates import ShardGate
 from tardigrad.protocol.messages import (
@@ -87,10 +87,7 @@ class ShardSession:
         """Of every worker that ever was."""
         self.readers: Counter[int] = Counter()
         """How many releases that are kept a version stands in: it may still be computed at."""
-        self._fences = [0] * shards
-        """The lowest epoch of each shard whose views count;"""
-        self._begun: list[list[Reinstated]] = [[] for _ in range(shards)]
-        """of an earlier one those up to where each later one began."""
+        self._fences = Fences(shards)
         self._given: dict[int, tuple[int, int]] = {}
         self._next_row = 0
         self._decided: list[Decision] = []
@@ -137,22 +134,10 @@ class ShardSession:
         if message.number > channel.number + 1:
             return Admission.VOID
         if isinstance(message.body, PushHeader):
-            if not self._counts(message.body):
+            if not self._fences.admit(message.body):
                 return Admission.VOID
             self._check(message.body, channel)
         return Admission.NEW
-
-    def _counts(self, push: PushHeader) -> bool:
-        """Whether its view and its row are such that shards stand by them."""
-        for shard, (epoch, version) in enumerate(zip(push.epochs, push.read, strict=True)):
-            if epoch < self._fences[shard]:
-                later = [begun for begun in self._begun[shard] if begun.epoch > epoch]
-                there = any(begun.epoch == self._fences[shard] for begun in later)
-                if not there or version > min(begun.version for begun in later):
-                    return False
-                if shard == 0 and push.row >= min(begun.rows for begun in later):
-                    return False
-        return True
 
     def _check(self, push: PushHeader, channel: WorkerChannel) -> None:
         who = f"worker {push.worker}, step {push.step}, at shard {self.shard}"
@@ -211,11 +196,9 @@ class ShardSession:
             case RowLost(header):
                 decided.append(Dropped(header.row, LOST))
             case Fenced(shard, epoch):
-                self._fences[shard] = max(epoch, self._fences[shard])
-            case Reinstated(shard, epoch):
-                self._fences[shard] = max(epoch, self._fences[shard])
-                if event not in self._begun[shard]:
-                    self._begun[shard].append(event)
+                self._fences.fence(shard, epoch)
+            case Reinstated():
+                self._fences.reinstate(event)
         return decided
 
     def _read_by_the_dead(self, header: PushHeader, channel: WorkerChannel) -> None:
@@ -384,6 +367,14 @@ class ShardSession:
     def end(self, worker: int) -> ChannelEnd:
         channel = self.channels[worker]
         return ChannelEnd(channel.step, channel.heard, channel.last)
+
+    def reinstated(self, epoch: int) -> Reinstated:
+        """What other shards are told of the process of this epoch, which has just been made."""
+        newest = {
+            worker: max((r.version for r in channel.kept if r.carries), default=-1)
+            for worker, channel in self.channels.items()
+        }
+        return Reinstated(self.shard, epoch, self._next_row, tuple(newest.items()))
 
     def beginning(self, epoch: int) -> dict[int, ShardBeginning]:
         """What workers are told of the process of this epoch, which has just been made."""
