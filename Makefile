@@ -20,8 +20,9 @@ demo: $(READY)
 # One thread each: tests start processes of their own, and threads that wait for a core spin.
 test coverage stress simulate: export OMP_NUM_THREADS = 1
 
+# Two processes: tests on Ray mostly wait, and all others run beside them.
 test: lint
-	$(BIN)/python -m pytest -m "not stress"
+	$(BIN)/python -m pytest -m "not stress" --numprocesses 2
 
 # Processes that tests start are measured too, but for those that they kill.
 coverage: $(READY)

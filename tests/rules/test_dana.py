@@ -14,6 +14,7 @@ from tardigrad.engine import Arrived, Shard
 from tardigrad.engine.checkpoint import load_checkpoint, save_checkpoint
 from tardigrad.rules import Dana, Fasgd
 from tests.rules import references as ref
+from tests.rules.reference_server import Now, Push
 
 LR, MOMENTUM = 0.05, 0.8
 FAMILY = {
@@ -77,13 +78,10 @@ def test_a_late_gradient_number_by_number(name: str) -> None:
     def update(*workers: int, gone: bool = False) -> None:
         grads = [torch.randn(3, generator=draw, dtype=torch.float64) for _ in workers]
         view = START + 0.1 * torch.randn(3, generator=draw, dtype=torch.float64)
-        now = ref.Now(LR, LR, shard.version + 1)
+        now = Now(LR, LR, shard.version + 1)
         shard.apply([Arrived(w, g, view, 2) for w, g in zip(workers, grads, strict=True)])
         twin.update(
-            [
-                ref.Push(w, g.tolist(), view.tolist(), 2)
-                for w, g in zip(workers, grads, strict=True)
-            ],
+            [Push(w, g.tolist(), view.tolist(), 2) for w, g in zip(workers, grads, strict=True)],
             now,
         )
         if gone:

@@ -32,7 +32,7 @@ def at(rate: LearningRate, updates: int) -> float:
     return rate.at(Progress(updates))
 
 
-@pytest.mark.parametrize("rate", EVERY, ids=repr)
+@pytest.mark.parametrize("rate", EVERY, ids=lambda rate: type(rate).__name__)
 def test_the_largest_rate_is_reached_and_never_passed(rate: LearningRate) -> None:
     values = [at(rate, k) for k in range(60)]
     assert max(values) == pytest.approx(rate.max, rel=1e-12)

@@ -9,12 +9,14 @@ import pytest
 import torch
 
 if TYPE_CHECKING:
-    from tardigrad.runtime import ActorPool
+    from tests.runtime.spare_pool import SparePool
 
 # Actors must find the package, and these tests, where this process finds them.
 ROOT = Path(__file__).parents[2]
 PATHS = [str(ROOT / "src"), str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, PATHS))
+# Ray is polite to other programs, and here these are tests beside those on Ray.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 
 
 @pytest.fixture(scope="package")
@@ -26,10 +28,10 @@ def ray_here() -> Iterator[None]:
 
 
 @pytest.fixture(scope="package")
-def pool(ray_here: None) -> "Iterator[ActorPool]":
-    from tardigrad.runtime import ActorPool
+def pool(ray_here: None) -> "Iterator[SparePool]":
+    from tests.runtime.spare_pool import SparePool
 
-    with ActorPool() as pool:
+    with SparePool() as pool:
         yield pool
 
 

@@ -45,7 +45,7 @@ def wait_for_a_cut(folder: Path) -> None:
         whole = max(cut_numbers(disk), default=-1)
         return next_cut(disk) > whole + 1 and max(cut_numbers(disk), default=-1) == whole
 
-    until(half_made, pause_s=0.0)
+    until(half_made, pause_s=0.001)
 
 
 @contextmanager

@@ -89,12 +89,11 @@ def cli(
 
 def test_own_code_runs_and_replays_and_a_change_is_told(
     project: Path,
-    ray_here: None,
+    pool: ActorPool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, _, err = cli(monkeypatch, capsys, "run", str(project), "--on", "ray", "--out", "real")
-    assert code == 0, err
+    run_on_ray(tg.Spec.load(project), "real", pool=pool)
     assert load_file("real/params.safetensors").keys() == {"weight", "bias"}
     code, out, err = cli(monkeypatch, capsys, "replay", "real")
     assert code == 0, err

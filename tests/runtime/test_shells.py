@@ -184,6 +184,27 @@ def test_an_error_is_told_to_who_watches(tmp_path: Path) -> None:
         del shells
 
 
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """What actors keep collections from looking at, in this process too."""
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("thawed")
+@pytest.mark.parametrize("kind", [ShardActor, WorkerActor])
+def test_collections_in_an_actor_do_not_look_at_what_was_loaded(
+    kind: type[ShardActor | WorkerActor],
+) -> None:
+    """There is one at the end of each run, for which the driver waits."""
+    gc.unfreeze()
+    kind()
+    watched = {id(one) for one in gc.get_objects()}
+    assert id(vars(torch)) not in watched
+    assert gc.get_freeze_count() > 100_000
+
+
+@pytest.mark.usefixtures("thawed")
 @pytest.mark.parametrize("kind", [ShardActor, WorkerActor])
 def test_who_watches_again_after_a_broken_link_and_is_heard_after_the_end_sees_no_error(
     kind: type[ShardActor | WorkerActor],

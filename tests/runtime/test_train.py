@@ -15,6 +15,7 @@ from tardigrad.runtime import ActorPool, Change, train
 from tardigrad.tasks import TASKS, Task
 from tardigrad.tasks.split import Data, Split
 from tests.runtime.run_checks import assert_replays
+from tests.runtime.spare_pool import SparePool
 
 TASK = TASKS["logistic_regression"](sampling="epoch")
 POLICIES = {
@@ -50,10 +51,18 @@ def run_and_replay(
     return run
 
 
+@pytest.mark.parametrize("updates", [60, pytest.param(200, marks=pytest.mark.stress)])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_replays_bit_for_bit(policy: str, pool: ActorPool) -> None:
-    rule = RULES[list(POLICIES).index(policy) % len(RULES)]
-    run_and_replay(POLICIES[policy], rule, pool)
+def test_all_twenty_replay_bit_for_bit(
+    policy: str, rule: str, updates: int, pool: ActorPool
+) -> None:
+    schedule = run_and_replay(POLICIES[policy], rule, pool, updates).schedule
+    if policy == "sync":
+        assert schedule.delays.max() == 0
+        assert (schedule.applied == updates).all()  # at both shards
+    elif policy == "async":
+        assert schedule.delays.mean() > 1
 
 
 def drawing(view: Tensor, worker: int, step: int) -> Tensor:
@@ -64,28 +73,21 @@ def test_what_a_task_draws_is_drawn_again_by_the_replay(pool: ActorPool) -> None
     run_and_replay(tg.Async(), "gap_aware", pool, task=tg.FunctionTask(torch.ones(12), drawing))
 
 
-@pytest.mark.stress
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("policy", POLICIES)
-def test_all_twenty_replay_bit_for_bit(policy: str, rule: str, pool: ActorPool) -> None:
-    run_and_replay(POLICIES[policy], rule, pool, updates=200)
-
-
 @pytest.mark.parametrize("policy", OTHERS)
 def test_the_other_policies_run_with_real_timers(policy: str, pool: ActorPool) -> None:
     run_and_replay(OTHERS[policy], "gap_aware", pool, updates=40)
 
 
-def test_sync_never_lags_and_async_does(pool: ActorPool) -> None:
-    sync = run_and_replay(tg.Sync(), "gap_aware", pool)
-    assert sync.schedule.delays.max() == 0
-    assert (sync.schedule.applied == 60).all()  # at both shards
-    free = run_and_replay(tg.Async(), "gap_aware", pool)
-    assert free.schedule.delays.mean() > 1
-
-
-@pytest.mark.parametrize("size", [100, 2_500_000])
-@pytest.mark.parametrize("policy", [tg.Sync(), tg.Async()], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    ("size", "policy"),
+    [
+        (100, tg.Sync()),
+        (2_500_000, tg.Async()),
+        pytest.param(100, tg.Async(), marks=pytest.mark.stress),
+        pytest.param(2_500_000, tg.Sync(), marks=pytest.mark.stress),
+    ],
+    ids=str,
+)
 def test_without_shared_memory_numbers_travel_through_sockets(
     size: int, policy: Policy, pool: ActorPool
 ) -> None:
@@ -93,8 +95,16 @@ def test_without_shared_memory_numbers_travel_through_sockets(
     run_and_replay(policy, "gap_aware", pool, updates=12, task=task, shared_memory=False)
 
 
-@pytest.mark.parametrize("rule", ["sgd", "dana"])
-@pytest.mark.parametrize("policy", [tg.Async(), tg.SoftSync(groups=2)], ids=["one", "group"])
+@pytest.mark.parametrize(
+    ("rule", "policy"),
+    [
+        ("sgd", tg.Async()),
+        ("dana", tg.SoftSync(groups=2)),
+        pytest.param("dana", tg.Async(), marks=pytest.mark.stress),
+        pytest.param("sgd", tg.SoftSync(groups=2), marks=pytest.mark.stress),
+    ],
+    ids=str,
+)
 def test_versions_made_where_workers_read_them_replay_bit_for_bit(
     rule: str, policy: Policy, pool: ActorPool
 ) -> None:
@@ -132,15 +142,14 @@ def test_batchnorm_buffers_follow_shard_0(pool: ActorPool) -> None:
     assert not torch.equal(run.buffers[0], task.start_buffers()[0])
 
 
-def test_workers_come_and_go(pool: ActorPool) -> None:
+def test_workers_come_and_go(pool: SparePool) -> None:
     rule = rules.RULES["dana_ga"](lr=0.02)
     changes = [Change(10), Change(25, remove=0)]
     times = tg.Gamma(workers=5, mean_s=0.03)
-    # So that the pool has the fourth at hand: starting one may take longer than the whole run.
-    processes = tg.Processes(pool=pool)
-    train(TASK, rule, tg.Async(), workers=4, shards=2, updates=8, processes=processes)
+    pool.have_ready(workers=4)  # starting one may take longer than the whole run
     run = train(
-        TASK, rule, tg.Async(), workers=3, shards=2, updates=150, processes=processes,
+        TASK, rule, tg.Async(), workers=3, shards=2, updates=150,
+        processes=tg.Processes(pool=pool),
         scenario=tg.Scenario(impose=times, changes=changes),
     )  # fmt: skip
     assert_replays(run, TASK, rule, 150)

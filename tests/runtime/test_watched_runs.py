@@ -71,7 +71,7 @@ def test_wall_time_ends_a_run_also_while_processes_die(pool: ActorPool, tmp_path
         checkpoints=tg.Checkpoints(tmp_path),
         processes=tg.Processes(pool=pool),
         scenario=tg.Scenario(faults=[fail_at(worker=1, step=30), fail_at(shard=1, version=40)]),
-        stop=tg.Stop(wall_s=15.0),
+        stop=tg.Stop(wall_s=4.0),
     )
     assert run.ended is not None
     assert run.ended.by == "wall_s"

@@ -36,15 +36,18 @@ def main(folder: Path) -> None:
     cluster = Cluster(
         initialize_head=True,
         head_node_args={
-            "num_cpus": 4, "object_store_memory": memory, "_system_config": FAST_HEALTH,
-            "include_dashboard": False,
+            "num_cpus": 1, "object_store_memory": memory, "_system_config": FAST_HEALTH,
+            "include_dashboard": False, "resources": {"near": 2},
         },
     )  # fmt: skip
-    far = cluster.add_node(num_cpus=4, resources={"far": 4}, object_store_memory=memory)
+    far = cluster.add_node(num_cpus=1, resources={"far": 3}, object_store_memory=memory)
     ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
     task, rule = TASKS["logistic_regression"](), rules.RULES["dana_ga"](lr=0.02)
-    there = {"far": 1.0}
-    places = {("shard", 1): there, ("worker", 1): there, ("worker", 2): there}
+    here, there = {"near": 1.0}, {"far": 1.0}
+    places = {
+        ("shard", 0): here, ("worker", 0): here,
+        ("shard", 1): there, ("worker", 1): there, ("worker", 2): there,
+    }  # fmt: skip
 
     def lose() -> None:
         while updates_logged(folder, 1) < 30:

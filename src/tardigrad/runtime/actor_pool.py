@@ -1,7 +1,7 @@
 """The processes of runs: actors that can be used again, because starting one takes seconds."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import ray
 
@@ -58,7 +58,7 @@ class ActorPool:
             self.discard(actor)
         self._idle.clear()
 
-    def __enter__(self) -> "ActorPool":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
