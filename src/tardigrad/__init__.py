@@ -46,7 +46,9 @@ PLACES = {
     ),
     "tardigrad.experiment": (
         "Spec",
+        "compare",
         "replay",
+        "sweep",
     ),
     "tardigrad.experiment.loggers": (
         "MLflow",
@@ -73,6 +75,11 @@ PLACES = {
         "SoftSync",
         "StaleSynchronous",
         "Sync",
+    ),
+    "tardigrad.report": (
+        "Comparison",
+        "PairedDifference",
+        "Sweep",
     ),
     "tardigrad.rules": (
         "Correction",

@@ -30,7 +30,9 @@ from tardigrad.engine import Tick as Tick
 from tardigrad.engine import execute as execute
 from tardigrad.engine import simulate as simulate
 from tardigrad.experiment import Spec as Spec
+from tardigrad.experiment import compare as compare
 from tardigrad.experiment import replay as replay
+from tardigrad.experiment import sweep as sweep
 from tardigrad.experiment.loggers import MLflow as MLflow
 from tardigrad.experiment.loggers import TensorBoard as TensorBoard
 from tardigrad.experiment.loggers import WeightsAndBiases as WeightsAndBiases
@@ -51,6 +53,9 @@ from tardigrad.policies import RampUp as RampUp
 from tardigrad.policies import SoftSync as SoftSync
 from tardigrad.policies import StaleSynchronous as StaleSynchronous
 from tardigrad.policies import Sync as Sync
+from tardigrad.report import Comparison as Comparison
+from tardigrad.report import PairedDifference as PairedDifference
+from tardigrad.report import Sweep as Sweep
 from tardigrad.rules import Correction as Correction
 from tardigrad.rules import Optimizer as Optimizer
 from tardigrad.rules import Rule as Rule

@@ -12,7 +12,7 @@ import pytest
 
 import tardigrad
 from tardigrad.bench import BENCHMARKS
-from tardigrad.cli import compare as compares
+from tardigrad.cli import cells as cells_shown
 from tardigrad.cli import demo as demos
 from tardigrad.cli.listing import LISTS
 from tardigrad.cli.progress import Watcher
@@ -96,14 +96,14 @@ def test_lists_and_tables_stand_inside_a_compared_rule(cli: Cli) -> None:
 def test_a_stopped_comparison_keeps_what_had_ended(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = compares.tell_outcome
+    tell = cells_shown.tell_outcome
 
-    def stop_after_two(outcome: Outcome, seeds: int) -> None:
-        tell(outcome, seeds)
+    def stop_after_two(outcome: Outcome, many: bool) -> None:
+        tell(outcome, many)
         if outcome.label == "fasgd":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(compares, "tell_outcome", stop_after_two)
+    monkeypatch.setattr(cells_shown, "tell_outcome", stop_after_two)
     said = cli("compare", "small.toml", "--rules", "sgd,fasgd,adam", "updates=16")
     assert said.code == 130
     assert "runs/small-compare holds the 2 runs that had ended" in said.err

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import signal
+import statistics
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,9 +15,10 @@ import pytest
 import torch
 from PIL import Image
 
-from tardigrad.experiment import Spec, points, read_toml, run, sweep
-from tardigrad.report.sweep import Sweep
-from tardigrad.report.sweep_figure import ceiling_of, x_axis_of
+from tardigrad.experiment import Spec, execute_cells, points, read_toml, run
+from tardigrad.experiment.sweep import cells_of
+from tardigrad.report import Sweep
+from tardigrad.report.figures import ceiling_of
 from tests.cli.command_line import Cli, started
 
 BOWL = """
@@ -61,7 +63,7 @@ def test_points_in_processes_equal_single_runs_to_the_bit(cli: Cli) -> None:
     try:
         said = cli("sweep", "small.toml", "rule.lr=[0.02,0.1]", "seed=[3,4]", "--jobs=2")
         assert said.code == 0, said.err
-        assert "4 points, 2 at a time, each in a process of its own" in said.err
+        assert "4 runs, 2 at a time, each in a process of its own" in said.err
         found = kept("runs/small-sweep")
         assert len(found) == 4
         for outcome in found:
@@ -113,11 +115,11 @@ def test_points_that_may_share_a_schedule_do(bowl: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Spec, "make_schedule", counting)
     axes = ["rule.lr=[0.1,0.2,0.3]", "rule.name=[sgd,staleness_aware]", "seed=[0,7]"]
-    found = list(sweep(points(read_toml(bowl), axes), jobs=1))
+    found = list(execute_cells(cells_of(points(read_toml(bowl), axes))))
     assert made == {0: 1, 7: 1}
     assert len(found) == 12
     made.clear()
-    list(sweep(points(read_toml(bowl), ["cluster.workers=[1,2,3]"]), jobs=1))
+    list(execute_cells(cells_of(points(read_toml(bowl), ["cluster.workers=[1,2,3]"]))))
     assert made == {0: 3}
 
 
@@ -125,7 +127,7 @@ def test_threads_are_as_before_after_a_sweep_in_this_process(bowl: Path) -> None
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        running = sweep(points(read_toml(bowl), ["seed=[0,1]"]), jobs=1)
+        running = execute_cells(cells_of(points(read_toml(bowl), ["seed=[0,1]"])))
         next(running)
         assert torch.get_num_threads() == 1
         running.close()
@@ -237,11 +239,13 @@ def test_a_point_that_runs_away_does_not_flatten_the_figure(cli: Cli, bowl: Path
     assert cli("sweep", "bowl.toml", "rule.lr=[0.1,0.2,9.0]", "--jobs", "1").code == 0
     loaded = Sweep.load(Path("runs/bowl-sweep"))
     assert loaded is not None
-    assert loaded.loss == "validation_loss"
-    first = [point.records[0][loaded.loss] for point in loaded.points]
-    assert [point.diverged for point in loaded.points] == [False, False, False]
-    assert loaded.points[-1].final(loaded.loss) > 1e6 * max(first)
-    assert ceiling_of(loaded) == 10 * max(first)
+    loss = "validation_loss"
+    first = [one.runs[0][0][loss] for one in loaded.series]
+    assert [one.diverged for one in loaded.series] == [0, 0, 0]
+    assert loaded.series[-1].final(loss)[0] > 1e6 * max(first)
+    assert ceiling_of(loaded.series, loss) == 10 * max(first)
+    for axes in loaded.figure().axes[:2]:
+        assert axes.get_ylim()[1] == pytest.approx(10 * max(first))
 
 
 def test_policies_are_compared_with_the_work_and_the_time_they_took(cli: Cli) -> None:
@@ -275,11 +279,31 @@ def test_a_sweeps_report_tells_when_the_target_was_reached(cli: Cli) -> None:
     assert f" {reached[0]:.4g} " in said.out or f" {reached[0]:,.0f} " in said.out
 
 
-def test_curves_of_policies_are_drawn_against_time(cli: Cli) -> None:
-    cli("sweep", "small.toml", "policy=[async,sync]", "--jobs", "1")
-    cli("sweep", "small.toml", "rule.lr=[0.1,0.2]", "seed=[0,1]", "--jobs", "1", "--out", "rates")
-    policies, rates = Sweep.load("runs/small-sweep"), Sweep.load("rates")
-    assert policies is not None
-    assert rates is not None
-    assert x_axis_of(policies) == ("time_s", "virtual time (s)")
-    assert x_axis_of(rates) == ("update", "updates")
+def test_curves_stand_over_updates_and_over_time_and_seeds_are_one(cli: Cli) -> None:
+    said = cli("sweep", "small.toml", "policy=[async,sync]", "--seeds", "2", "--jobs", "1")
+    assert said.code == 0, said.err
+    found = Sweep.load("runs/small-sweep")
+    assert found is not None
+    assert [len(one.runs) for one in found.series] == [2, 2]
+    figure = found.figure()
+    updates, times = figure.axes
+    assert (updates.get_xlabel(), times.get_xlabel()) == ("updates", "virtual time (s)")
+    assert len(updates.lines) == len(updates.collections) == 2
+    assert figure.get_supxlabel() == "line: mean over 2 seeds; band: ± 1 standard deviation"
+    finals = found.series[0].final("validation_loss")
+    mean, deviation = statistics.fmean(finals), statistics.stdev(finals)
+    assert f"{mean:.4g} ± {deviation:.4g}" in said.out
+    assert "mean ± standard deviation over 2 seeds" in said.out
+    assert len(rows("runs/small-sweep")) == 4
+
+
+def test_two_axes_are_told_apart_by_colour_and_line(cli: Cli) -> None:
+    cli("sweep", "small.toml", "rule.lr=[0.1,0.2]", "rule.name=[sgd,adam]", "--jobs", "1")
+    found = Sweep.load("runs/small-sweep")
+    assert found is not None
+    figure = found.figure()
+    looks = {(line.get_color(), str(line.get_linestyle())) for line in figure.axes[0].lines}
+    assert len(looks) == 4
+    (legend,) = figure.legends
+    shown = [text.get_text() for text in legend.get_texts()]
+    assert shown == ["0.1", "0.2", "rule.name=adam", "rule.name=sgd"]

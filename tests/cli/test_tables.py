@@ -17,8 +17,8 @@ from tardigrad.cli import show as shown
 from tardigrad.cli.console import out
 from tardigrad.cli.listing import LISTS
 from tardigrad.cli.live import tables as live_tables
-from tardigrad.cli.table import Table
 from tardigrad.core.result_table import ResultTable
+from tardigrad.core.text_table import TextTable
 from tardigrad.experiment.real import real_beside_simulated
 from tardigrad.plan.studies import STUDIES
 from tests.cli.command_line import Cli
@@ -65,7 +65,7 @@ def drawn(table: Any, width: int, terminal: bool = True) -> str:
     return written.getvalue()
 
 
-def check_whole(table: Table) -> None:
+def check_whole(table: TextTable) -> None:
     """Every word of every header and cell stands in it unbroken, at any width."""
     cells = [*(table.columns if table.headed else ()), *(c for row in table.rows for c in row)]
     words = Counter(word for cell in cells for word in cell.split())
@@ -84,11 +84,11 @@ def check_whole(table: Table) -> None:
 def test_no_width_loses_a_label_or_a_digit(
     which: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables: list[Table] = []
+    tables: list[TextTable] = []
     print_ = out.print
 
     def keeping(*things: Any, **options: Any) -> None:
-        tables.extend(thing for thing in things if isinstance(thing, Table))
+        tables.extend(thing for thing in things if isinstance(thing, TextTable))
         print_(*things, **options)
 
     monkeypatch.setattr(out, "print", keeping)
@@ -108,8 +108,8 @@ def test_a_real_run_beside_the_simulation() -> None:
     cluster = tg.Gamma(workers=4, heterogeneous=True)
     made = [tg.schedule(tg.Async(), cluster, 400, seed) for seed in range(3)]
     found = real_beside_simulated(*made)
-    rows = [[shown.cell_text(cell) for cell in row] for row in found.rows]
-    check_whole(Table(found.columns, rows, found.keys))
+    rows = found.texts()
+    check_whole(TextTable(found.columns, rows, found.keys))
     assert "" not in found.data()["rows"][0]
 
 
@@ -122,8 +122,8 @@ def test_the_live_tables() -> None:
     live: Any = SimpleNamespace(time_s=3.0, shards=[shard, shard], workers={0: worker, 11: worker})
     line, _, workers, _, shards = live_tables(live, live, 60_000).renderables
     assert line == "update 1,234 of 60,000"  # neither loss nor rate is known yet
-    assert isinstance(workers, Table)
-    assert isinstance(shards, Table)
+    assert isinstance(workers, TextTable)
+    assert isinstance(shards, TextTable)
     check_whole(workers)
     check_whole(shards)
     assert [cells[1] for cells in shards.rows] == ["1,234 of 60,000"] * 2
@@ -148,13 +148,15 @@ def test_there_is_one_maker_of_tables() -> None:
 def test_a_table_is_divided_before_it_becomes_records() -> None:
     columns = ("rule", "loss of all", "accuracy", "updates", "time")
     rows = [("sgd", "0.1234 ± 0.0012", "91.23% ± 0.50%", "1,196", "12,345")]
-    table = Table(columns, rows)
+    table = TextTable(columns, rows)
     texts = {width: drawn(table, width) for width in (60, 40, 20)}
     assert texts[60].splitlines()[0].split() == [w for c in columns for w in c.split()]
     assert texts[40].count("sgd") == 2
     assert texts[40].count("─\n") == 2
     assert texts[20].splitlines()[:3] == ["rule         sgd", "loss of all", "  0.1234 ± 0.0012"]
-    assert drawn(Table(("a", "b"), [("x", "1"), ("y", "2")]), 2).split() == list("axb1ay" + "b2")
+    assert drawn(TextTable(("a", "b"), [("x", "1"), ("y", "2")]), 2).split() == list(
+        "axb1ay" + "b2"
+    )
 
 
 def test_columns_without_a_name_are_refused() -> None:

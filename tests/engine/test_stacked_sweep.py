@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tardigrad.engine.fast import build_stack
-from tardigrad.experiment import Outcome, points, read_toml, sweep
+from tardigrad.experiment import Outcome, execute_cells, points, read_toml
+from tardigrad.experiment.sweep import cells_of
 from tests.engine.eager_graphs import eager  # noqa: F401
 
 SPEC = """
@@ -34,13 +35,13 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def as_if_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("tardigrad.experiment.sweep")
+    module = importlib.import_module("tardigrad.experiment.side_by_side")
     monkeypatch.setattr(module, "may_stack", lambda spec: spec.engine != "exact")
 
 
 def done(file: Path, *axes: str) -> tuple[list[Outcome], list[str]]:
     said: list[str] = []
-    found = list(sweep(points(read_toml(file), axes), jobs=1, say=said.append))
+    found = list(execute_cells(cells_of(points(read_toml(file), axes)), jobs=1, say=said.append))
     return found, said
 
 
@@ -56,12 +57,12 @@ def test_stacked_points_come_to_what_single_ones_do(file: Path) -> None:
     assert (
         said
         == [
-            "6 points share a schedule and a model: stacked on the GPU, 6 at a time",
+            "6 runs share a schedule and a model: stacked on the GPU, 6 at a time",
         ]
         * 2
     )
     alone, said = done(file, *axes, "engine=exact")
-    assert said == ["12 points one after another"]
+    assert said == ["12 runs one after another"]
     assert len(stacked) == len(alone) == 12
     for name, outcome in by_point(alone).items():
         mine = by_point(stacked)[name]
@@ -78,10 +79,10 @@ def test_a_stack_is_cut_to_what_memory_holds(file: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(build_stack, "stacked_bytes", lambda *of: 2**30)
     axes = ("rule.lr=[0.01,0.02,0.03,0.04,0.05]",)
     found, said = done(file, *axes, "memory_gib=3.5")
-    assert said == ["5 points share a schedule and a model: stacked on the GPU, 3 at a time"]
+    assert said == ["5 runs share a schedule and a model: stacked on the GPU, 3 at a time"]
     assert [outcome.point["rule.lr"] for outcome in found] == [0.01, 0.02, 0.03, 0.04, 0.05]
     _, said = done(file, *axes, "memory_gib=1.5")
-    assert said == ["5 points one after another: the GPU's memory holds one of them at a time"]
+    assert said == ["5 runs one after another: the GPU's memory holds one of them at a time"]
 
 
 @pytest.mark.usefixtures("eager", "as_if_on_a_gpu")
@@ -100,13 +101,13 @@ def test_what_cannot_be_stacked_runs_one_after_another(
     found, said = done(file, *axes)
     assert [outcome.summary["status"] for outcome in found] == ["finished"] * 2
     assert len(said) == 1
-    assert said[0].startswith(f"2 points one after another: {why}")
+    assert said[0].startswith(f"2 runs one after another: {why}")
 
 
 @pytest.mark.usefixtures("eager", "as_if_on_a_gpu")
 def test_a_point_that_diverges_is_told_beside_those_that_do_not(file: Path) -> None:
     found, said = done(file, "rule.name=sgd", "rule.weight_decay=1.0", "rule.lr=[1e200,0.1]")
-    assert said[0].startswith("2 points share")
+    assert said[0].startswith("2 runs share")
     bad, good = found
     assert (bad.summary["status"], bad.records) == ("diverged", [])
     assert bad.summary["why"].startswith("the loss became nan")

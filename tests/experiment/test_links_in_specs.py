@@ -10,7 +10,7 @@ import torch
 import tardigrad as tg
 from tardigrad.engine import Tick
 from tardigrad.engine.observer import Watch
-from tardigrad.experiment import Entry, Spec, outcomes, run
+from tardigrad.experiment import Spec, compare_entries, run
 from tardigrad.experiment.real import compare_real
 from tardigrad.recording.folder import RunFolder
 from tardigrad.tasks import quadratic
@@ -86,8 +86,9 @@ def test_a_comparison_with_ray_refuses_a_link(tmp_path: Path) -> None:
 def test_links_can_be_compared() -> None:
     full = replace(Spec.of(DATA), link={"name": "full"})
     rare = replace(full, link={"name": "every", "pull": 5})
-    compared = [Entry("full", full), Entry("aware", Spec.of(DATA)), Entry("every", rare)]
-    ends = {o.label: o.records[-1] for o in outcomes(compared)}
+    found = compare_entries({"full": full, "aware": Spec.of(DATA), "every": rare})
+    ends = {one.label: one.runs[0][-1] for one in found.series}
+    assert not found.met_the_same
     assert ends["full"]["pull_bytes"] == 60 * 20 * 4
     assert ends["every"]["pull_bytes"] < ends["full"]["pull_bytes"] / 4
     assert ends["aware"]["pull_bytes"] < ends["full"]["pull_bytes"]

@@ -8,9 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import tardigrad as tg
-from tardigrad.cli.report import title_of
 from tardigrad.recording.folder import RunFolder
-from tardigrad.report import draw, draw_timeline, results_table
+from tardigrad.report import draw, draw_timeline, results_table, title_of
 from tardigrad.report.clocks import CLOCKS, MIXED, clock_of
 from tardigrad.report.perfetto import trace_events
 from tardigrad.report.series import Series, load_series

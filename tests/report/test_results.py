@@ -81,14 +81,20 @@ def test_outcomes_are_gathered_by_label() -> None:
     assert series[0].delay_counts == [2, 4, 2]
 
 
-def test_curves_show_mean_and_range_and_label_the_ends() -> None:
+def test_curves_show_mean_and_deviation_and_label_the_ends() -> None:
     one = Series("one", [records(1, 0.4, 0.1), records(1, 0.6, 0.3)], [summary(), summary()])
     gone = Series("gone", [[]], [summary("diverged")])
     figure = figures.loss_figure([one, gone], "validation_loss", "update", "updates", "a title")
     (axes,) = figure.axes
     assert np.asarray(axes.lines[0].get_xdata()).tolist() == [0, 10, 20]
     assert np.asarray(axes.lines[0].get_ydata()).tolist() == pytest.approx([1, 0.5, 0.2])
-    assert len(axes.collections) == 1
+    (band,) = axes.collections
+    edges = np.unique(np.asarray(band.get_paths()[0].vertices)[:, 1])
+    spread = [float(np.std(pair, ddof=1)) for pair in ((0.4, 0.6), (0.1, 0.3))]
+    expected = [1, 0.5 - spread[0], 0.5 + spread[0], 0.2 - spread[1], 0.2 + spread[1]]
+    assert edges == pytest.approx(sorted(expected))
+    said = figure.get_supxlabel()
+    assert said == "line: mean over 2 seeds; band: ± 1 standard deviation"
     legend = axes.get_legend()
     assert legend is not None
     assert [t.get_text() for t in legend.get_texts()] == ["gone (diverged)", "one  0.2"]

@@ -9,8 +9,8 @@ from tardigrad.bench import BENCHMARKS
 from tardigrad.cli.console import out
 from tardigrad.cli.listing import first_line
 from tardigrad.cli.show import show, show_json
-from tardigrad.cli.table import Table
 from tardigrad.core.checks import one_of, require
+from tardigrad.core.text_table import TextTable
 
 
 def bench(
@@ -32,7 +32,7 @@ def bench(
     """Measure a part of tardigrad beside what it should beat, in one run."""
     if name is None:
         rows = [(known, first_line(benchmark)) for known, benchmark in BENCHMARKS.items()]
-        out.print(Table(("benchmark", "what it measures"), rows, headed=False))
+        out.print(TextTable(("benchmark", "what it measures"), rows, headed=False))
         return
     one_of("name", name, BENCHMARKS)
     options = {"device": device, "quick": quick or None, "mnist": mnist or None}

@@ -1,18 +1,15 @@
 """`tardigrad compare`."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tardigrad.cli.console import complain, err, out, tell
-from tardigrad.cli.progress import Watcher
-from tardigrad.cli.report import show_run
-from tardigrad.experiment import Entry, Outcome, Spec, entries, outcomes
-from tardigrad.recording.folder import RunFolder, check_free
-from tardigrad.scheduling import Schedule
+from tardigrad.cli.cells import places, watched
+from tardigrad.cli.console import out, tell
+from tardigrad.cli.report import show_results
+from tardigrad.experiment import Spec
+from tardigrad.experiment import compare as compare_rules
 
 
 def compare(
@@ -25,69 +22,43 @@ def compare(
         typer.Argument(metavar="KEY=VALUE", help="Changes to it, such as updates=500."),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="Repeat with so many seeds.")] = 1,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="The rule to compare with [the first].")
+    ] = None,
     target: Annotated[
         float | None, typer.Option("--target", help="Also tell when the loss came down to this.")
     ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", help="Runs at a time, each in a process of its own.")
+    ] = 1,
     to: Annotated[
-        Path | None, typer.Option("--out", help="The folder [runs/NAME OF FILE-compare].")
+        list[Path] | None,
+        typer.Option(
+            "--out",
+            help="The folder [runs/NAME OF FILE-compare], or a .pdf, .svg, .png, .csv or .tex "
+            "beside it; may be given several times.",
+        ),
     ] = None,
 ) -> None:
     """Compare rules on the same schedule of late gradients and the same batches.
 
     A rule takes lr, weight_decay, no_decay, ema and clip_norm from the file unless it says its own.
-    With several seeds the table gives mean ± standard deviation; each seed is a schedule of its
-    own.
+    Each seed is a schedule, batches and initial weights of its own, the same for every rule: the
+    first table has mean ± standard deviation over seeds, the second the differences from the
+    baseline, paired by seed, with 95% intervals.
     """
     spec = Spec.load(file, changes or ())
-    folder = to or Path("runs") / f"{file.stem}-compare"
-    compare_into(folder, spec, entries(spec, rules), seeds)
-    show_run(folder, target)
+    folder, files = places(to, Path("runs") / f"{file.stem}-compare")
+    with watched(folder, seeds > 1) as bars:
+        found = compare_rules(
+            spec,
+            rules,
+            seeds=seeds,
+            baseline=baseline,
+            jobs=jobs,
+            folder=folder,
+            say=tell if jobs > 1 else None,
+            progress=bars,
+        )
+    show_results(found, folder, target, files)
     out.print(f"everything is in {folder}")
-
-
-def compare_into(path: Path, spec: Spec, compared: Sequence[Entry], seeds: int = 1) -> None:
-    """Every outcome into the folder as it comes, a line about each onto the screen."""
-    check_free(path)
-    tell_of_loggers(spec)
-    with ExitStack() as bars:
-
-        def begin(entry: Entry, seed: int, schedule: Schedule | None) -> Watcher:
-            bars.close()
-            label = f"{entry.label}, seed {seed}" if seeds > 1 else entry.label
-            return bars.enter_context(closing(Watcher(label))).begin(schedule)
-
-        keep(path, spec, outcomes(compared, seeds, begin), seeds, bars.close)
-
-
-def keep(
-    path: Path, spec: Spec, found: Iterable[Outcome], seeds: int, ended: Callable[[], None]
-) -> None:
-    """Make the folder with the first outcome and add the others; `ended` is called after each."""
-    folder: RunFolder | None = None
-    try:
-        for outcome in found:
-            ended()
-            folder = folder or RunFolder.create(path, spec.toml(), None)
-            folder.add_outcome(outcome._asdict())
-            tell_outcome(outcome, seeds)
-    except KeyboardInterrupt:
-        ended()
-        complain("stopped by Ctrl-C")
-        done = len(folder.outcomes()) if folder else 0  # one may just have been written
-        if done:
-            tell(f"{path} holds the {done} runs that had ended: tardigrad report {path}")
-        raise typer.Exit(130) from None
-
-
-def tell_of_loggers(spec: Spec) -> None:
-    if spec.log:
-        tell("log: loggers are told of single runs; this one's evaluations are in its folder")
-
-
-def tell_outcome(outcome: Outcome, seeds: int) -> None:
-    which = f"{outcome.label}, seed {outcome.seed}" if seeds > 1 else outcome.label
-    if outcome.summary["status"] == "diverged":
-        err.print(f"  {which}: {outcome.summary['why']}", markup=False)
-    else:
-        seconds = outcome.summary["wall_s"]
-        err.print(f"  {which}: done in {seconds:.1f} s", markup=False)

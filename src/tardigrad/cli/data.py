@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tardigrad.cli.console import out, tell
-from tardigrad.cli.table import Table
+from tardigrad.core.text_table import TextTable
 from tardigrad.tasks import data as sets
 
 data = typer.Typer(
@@ -20,7 +20,7 @@ def list_sets() -> None:
         (row.name, row.what, f"{row.size_bytes / 1e6:.0f}", "yes" if row.cached else "no")
         for row in sets.describe()
     ]
-    out.print(Table(("name", "what", "MB", "here"), rows))
+    out.print(TextTable(("name", "what", "MB", "here"), rows))
     out.print(f"in {sets.default_folder()}")
 
 

@@ -4,14 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 
-from tardigrad.cli.compare import compare_into
+from tardigrad.cli.cells import next_free, watched
 from tardigrad.cli.console import out, tell
-from tardigrad.cli.report import show_run
+from tardigrad.cli.report import show_results
 from tardigrad.core.checks import require
-from tardigrad.experiment import Entry, Spec
+from tardigrad.experiment import Entry, Spec, compare_entries
 
 WORKERS = 16
 GRADIENTS = 6400
@@ -45,18 +44,15 @@ def demo(
     """
     require(gradients >= WORKERS, f"gradients must be at least {WORKERS}, got {gradients}")
     spec = demo_spec(gradients)
-    folder = to or _free(Path("runs/demo"))
+    folder = to or next_free(Path("runs/demo"))
     tell(
         f"MNIST, perceptron 784-200-10, batches of 8: {gradients:,} gradients from each of "
         "1 sequential, 16 synchronous and 16 asynchronous workers"
     )
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # more gain nothing on batches of 8, and cost much on shared cores
-    try:
-        compare_into(folder, spec, demo_entries(spec, gradients))
-    finally:
-        torch.set_num_threads(threads)
-    show_run(folder, TARGET)
+    compared = {entry.label: entry.spec for entry in demo_entries(spec, gradients)}
+    with watched(folder, many=False) as bars:
+        found = compare_entries(compared, folder=folder, progress=bars)
+    show_results(found, folder, TARGET)
     out.print(f"everything is in {folder}")
 
 
@@ -82,12 +78,3 @@ def demo_entries(spec: Spec, gradients: int) -> list[Entry]:
         Entry("synchronous SGD", replace(together, rule={"name": "sgd", "lr": 0.2})),
         *(Entry(label, replace(spec, rule=rule)) for label, rule in RULES.items()),
     ]
-
-
-def _free(path: Path) -> Path:
-    """The path, or the first of path-2, path-3, … that is not there."""
-    number, free = 1, path
-    while free.exists():
-        number += 1
-        free = path.with_name(f"{path.name}-{number}")
-    return free

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from tardigrad.cli.console import out
-from tardigrad.cli.table import Table
+from tardigrad.core.text_table import TextTable
 from tardigrad.core.version import __version__
 from tardigrad.engine.kernels.cpp import find_compiler
 from tardigrad.experiment.loggers import LOGGERS
@@ -26,7 +26,7 @@ class Found(NamedTuple):
 def doctor() -> None:
     """What is here (compiler, processor, torch, GPU, Ray), and what that means for you."""
     rows = [*_machine(), _compiler(), _gpu(), _ray(), _shared_memory(), _loggers()]
-    out.print(Table(("what", "here", "what that means"), rows))
+    out.print(TextTable(("what", "here", "what that means"), rows))
 
 
 def _machine() -> list[Found]:

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from tardigrad.cli.console import out, tell
-from tardigrad.cli.table import Table, wrapped
 from tardigrad.core.checks import one_of
+from tardigrad.core.text_table import TextTable, wrapped
 from tardigrad.experiment.described import Description, described
 from tardigrad.experiment.spec import CLUSTER, LINK, LOGGER, POLICY, RATE, RULE, STRUCTURE, TASK
 
@@ -38,7 +38,7 @@ def show_list(
         show_one(described(STRUCTURE, LISTS[what], name))
         return
     rows = [(name, first_line(maker)) for name, maker in LISTS[what].makers.items()]
-    out.print(Table((what, "what it does"), rows, headed=False))
+    out.print(TextTable((what, "what it does"), rows, headed=False))
 
 
 def show_one(found: Description) -> None:
@@ -50,7 +50,7 @@ def show_one(found: Description) -> None:
     rows = [(a.name, a.takes, a.default or "must be given", a.meaning) for a in found.arguments]
     if rows:
         out.print()
-        out.print(Table(("argument", "takes", "default", "meaning"), rows))
+        out.print(TextTable(("argument", "takes", "default", "meaning"), rows))
 
 
 def first_line(maker: object) -> str:

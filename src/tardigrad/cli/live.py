@@ -10,7 +10,7 @@ from rich.live import Live as Screen
 
 from tardigrad.cli.console import err
 from tardigrad.cli.evaluation_lines import progress_words
-from tardigrad.cli.table import Table
+from tardigrad.core.text_table import TextTable
 
 if TYPE_CHECKING:
     from tardigrad.runtime import Live
@@ -82,7 +82,9 @@ def tables(live: "Live", first: "Live", updates: int) -> Group:
         )
         for number, shard in enumerate(live.shards)
     ]
-    return Group(_line(live, first, updates), "", Table(WORKER, workers), "", Table(SHARD, shards))
+    return Group(
+        _line(live, first, updates), "", TextTable(WORKER, workers), "", TextTable(SHARD, shards)
+    )
 
 
 def _line(live: "Live", first: "Live", updates: int) -> str:

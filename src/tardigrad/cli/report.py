@@ -1,5 +1,6 @@
 """`tardigrad report`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 from tardigrad import report as reports
 from tardigrad.cli.console import out
 from tardigrad.cli.show import show
-from tardigrad.core.own_code import title_name
+from tardigrad.core.checks import require
 from tardigrad.recording.folder import SCHEDULE, RunFolder
 
 TRACED = 20_000
@@ -20,23 +21,59 @@ def report(
     target: Annotated[
         float | None, typer.Option("--target", help="Also tell when the loss came down to this.")
     ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", help="Of a comparison: the rule to compare with [the first]."),
+    ] = None,
+    to: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--out", help="Of a comparison or sweep: also a .pdf, .svg, .png, .csv or .tex."
+        ),
+    ] = None,
 ) -> None:
     """Print a folder's table and draw its figures again, from what is in it."""
+    for path in to or ():
+        reports.check_ending(path)
+    found = reports.Sweep.load(run) or reports.Comparison.load(run, baseline)
+    if found is not None:
+        require(
+            baseline is None or isinstance(found, reports.Comparison),
+            f"{run} holds a sweep, which has no baseline: leave --baseline out",
+        )
+        show_results(found, run, target, to or ())
+        return
+    require(
+        not to and baseline is None,
+        f"{run} holds a single run: --out and --baseline are for comparisons; its figures are "
+        "drawn into its folder",
+    )
     show_run(run, target)
+
+
+def show_results(
+    found: reports.Results, folder: Path, target: float | None, files: Sequence[Path] = ()
+) -> None:
+    """Figures into the folder, what was asked for into files, tables and names onto the screen."""
+    made = found.save(folder / f"{found.NAME}.png")
+    if isinstance(found, reports.Comparison):
+        made = [*reports.draw(found.series, folder, found.title), *made]
+    for table in found.tables(target):
+        show(table)
+    for figure in made:
+        out.print(f"figure: {figure}")
+    (numbers,) = found.save(folder / f"{found.NAME}.csv", target)
+    out.print(f"table: {numbers}")
+    for file in files:
+        found.save(file, target)
+        out.print(f"{'table' if file.suffix in ('.csv', '.tex') else 'figure'}: {file}")
 
 
 def show_run(path: Path, target: float | None = None) -> None:
     """Figures into the folder, the table and their names onto the screen."""
-    sweep = reports.Sweep.load(path)
-    if sweep is not None:
-        picture, values = path / "sweep.png", path / "sweep.csv"
-        reports.draw_sweep(sweep, picture)
-        reports.write_csv(sweep, values, target)
-        show(reports.sweep_table(sweep, target))
-        out.print(f"figure: {picture}\ntable: {values}")
-        return
     series = reports.load_series(path)
-    drawn = [*reports.draw(series, path, title_of(path)), *_timeline(path), *_staleness(path)]
+    title = reports.title_of(path)
+    drawn = [*reports.draw(series, path, title), *_timeline(path), *_staleness(path)]
     show(reports.results_table(series, target))
     for figure in drawn:
         out.print(f"{'trace' if figure.suffix == '.json' else 'figure'}: {figure}")
@@ -49,7 +86,7 @@ def _timeline(path: Path) -> list[Path]:
         return []
     made = folder.schedule()
     picture, trace = path / "timeline.png", path / "timeline.perfetto.json"
-    reports.draw_timeline(made, picture, title=title_of(path))
+    reports.draw_timeline(made, picture, title=reports.title_of(path))
     reports.write_trace(made, trace, updates=min(made.groups, TRACED))
     return [picture, trace]
 
@@ -58,17 +95,4 @@ def _staleness(path: Path) -> list[Path]:
     """Delay, gap and B-staleness beside each other, where the run measured them."""
     picture = path / "staleness.png"
     measured = RunFolder.open(path).gradients()
-    return [picture] if reports.draw_staleness(measured, picture, title_of(path)) else []
-
-
-def title_of(path: Path) -> str:
-    """Task, workers and what gave them their times, policy."""
-    folder = RunFolder.open(path)
-    spec, summary = folder.spec(), folder.summary()
-    cluster = spec["cluster"]
-    # A trace says in its file how many there are.
-    workers = cluster.get("workers") or (summary or folder.outcomes()[0]["summary"])["workers"]
-    times, policy = (spec[part]["name"].rpartition(":")[2] for part in ("cluster", "policy"))
-    if summary.get("on") == "ray":
-        times = f"Ray, keeping {times} times" if summary.get("imposed") else "Ray"
-    return f"{title_name(spec['task']['name'])}, {workers} workers ({times}), {policy}"
+    return [picture] if reports.draw_staleness(measured, picture, reports.title_of(path)) else []

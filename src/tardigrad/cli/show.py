@@ -3,8 +3,8 @@
 import json
 
 from tardigrad.cli.console import out
-from tardigrad.cli.table import Table, wrapped
-from tardigrad.core.result_table import Cell, ResultTable
+from tardigrad.core.result_table import ResultTable
+from tardigrad.core.text_table import TextTable, wrapped
 
 
 def show(findings: ResultTable) -> None:
@@ -12,8 +12,7 @@ def show(findings: ResultTable) -> None:
     edge = out.width if out.is_terminal else None  # a file has none
     for line in wrapped(findings.title, edge):
         out.print(line, style="italic")
-    rows = [[cell_text(cell) for cell in row] for row in findings.rows]
-    out.print(Table(findings.columns, rows, findings.keys))
+    out.print(TextTable(findings.columns, findings.texts(), findings.keys))
     for note in findings.notes:
         for line in wrapped(note, edge):
             out.print(line)
@@ -24,11 +23,3 @@ def show(findings: ResultTable) -> None:
 
 def show_json(findings: ResultTable) -> None:
     print(json.dumps(findings.data(), indent=2))
-
-
-def cell_text(value: Cell) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else value

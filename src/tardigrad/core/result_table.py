@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tardigrad.core.checks import require
+from tardigrad.core.latex import latex_table
+from tardigrad.core.text_table import TextTable
 
 Cell = str | int | float | None
 
@@ -28,6 +30,20 @@ class ResultTable:
         named = all(self.columns) and len(set(self.columns)) == len(self.columns)
         require(named, f"every column needs a name of its own, got {self.columns}")
 
+    def __str__(self) -> str:
+        """As the command line prints it into a file: one line per row, then the remarks."""
+        lines = TextTable(self.columns, self.texts(), self.keys).lines(None)
+        return "\n".join([self.title, *(line.text for line in lines), *self.notes])
+
+    def texts(self) -> list[list[str]]:
+        """The cells of every row as they are printed."""
+        return [[cell_text(cell) for cell in row] for row in self.rows]
+
+    def latex(self) -> str:
+        """A table environment for LaTeX with booktabs; title and remarks are its caption."""
+        caption = ". ".join([self.title, *self.notes])
+        return latex_table(caption, self.columns, self.texts(), self.keys)
+
     def data(self) -> dict[str, Any]:
         """All of it as plain data, for JSON."""
         return {
@@ -42,3 +58,11 @@ class ResultTable:
             writer = csv.writer(file)
             writer.writerow(self.columns)
             writer.writerows(self.rows)
+
+
+def cell_text(value: Cell) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else value

@@ -1,22 +1,27 @@
 """Experiments as data: the spec, and running what it says."""
 
-from tardigrad.experiment.comparison import Entry, Outcome, entries, outcomes
+from tardigrad.experiment.cells import Outcome, RunCell
+from tardigrad.experiment.comparison import Entry, compare, compare_entries, entries
 from tardigrad.experiment.real import compare_real, real_beside_simulated, replay, run_on_ray
 from tardigrad.experiment.run import run, saved_updates
+from tardigrad.experiment.side_by_side import CellProgress, execute_cells
 from tardigrad.experiment.spec import Spec, changed, differences, read_toml
-from tardigrad.experiment.sweep import Point, default_jobs, points, sweep
+from tardigrad.experiment.sweep import Point, points, sweep
 
 __all__ = [
+    "CellProgress",
     "Entry",
     "Outcome",
     "Point",
+    "RunCell",
     "Spec",
     "changed",
+    "compare",
+    "compare_entries",
     "compare_real",
-    "default_jobs",
     "differences",
     "entries",
-    "outcomes",
+    "execute_cells",
     "points",
     "read_toml",
     "real_beside_simulated",

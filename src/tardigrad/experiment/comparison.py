@@ -1,28 +1,30 @@
-"""Several experiments side by side: same schedule, same batches, what differs is what is compared.
+"""Rules side by side: same schedule, same batches, same initial weights, seed by seed."""
 
-Randomness is keyed, so that entries with the same cluster and seed meet the same step times, and
-with the same task the same batches, whatever else differs between them.
-"""
-
-import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Unpack
 
-from tardigrad.core.checks import require
-from tardigrad.core.used_code import used_code
-from tardigrad.engine import Diverged
-from tardigrad.engine.drive import drive
-from tardigrad.engine.observer import Watch
-from tardigrad.experiment.run import schedule_facts, summarise
-from tardigrad.experiment.spec import RULE, STRUCTURE, Spec, changed
-from tardigrad.experiment.structure import Plain, parameters_of
-from tardigrad.scheduling import Schedule
+from tardigrad.core.checks import count, require
+from tardigrad.engine.run import Say
+from tardigrad.experiment.cells import Experiment, MakeObservers, RunCell
+from tardigrad.experiment.kept import keep_outcomes
+from tardigrad.experiment.named_rules import rules_named, takes_rate
+from tardigrad.experiment.python_experiment import (
+    CompareSetting,
+    PythonExperiment,
+    SeededTask,
+    is_task,
+)
+from tardigrad.experiment.side_by_side import CellProgress
+from tardigrad.experiment.spec import Spec, Table, rule_of
+from tardigrad.report import Comparison, title_from
+from tardigrad.report.differences import check_baseline
+from tardigrad.rules import Rule
 from tardigrad.tasks import Task
 
-KEPT = ("lr", "weight_decay", "ema", "clip_norm", "no_decay")
-"""What a compared rule takes over from the spec's rule unless it says its own."""
+Rules = str | Sequence[str] | Mapping[str, Rule | str | Table]
 
 
 class Entry(NamedTuple):
@@ -32,127 +34,123 @@ class Entry(NamedTuple):
     spec: Spec
 
 
-class Outcome(NamedTuple):
-    """What one entry came to with one seed; in a sweep, what its point sets."""
+def compare(
+    task: Task | SeededTask | Spec | str | Path,
+    rules: Rules,
+    *,
+    seeds: int = 1,
+    baseline: str | None = None,
+    jobs: int | None = 1,
+    folder: str | Path | None = None,
+    observers: MakeObservers | None = None,
+    say: Say | None = None,
+    progress: CellProgress | None = None,
+    **setting: Unpack[CompareSetting],
+) -> Comparison:
+    """Run every rule on the same schedules of late gradients and the same batches.
 
-    label: str
-    seed: int
-    records: list[dict[str, float]]
-    summary: dict[str, Any]
-    point: Mapping[str, Plain] = {}
+    Args:
+        task: a function of the seed, such as `lambda seed: quadratic(seed=seed)`; a task, which
+            then has the same data, batches and initial weights with every seed; or a whole
+            experiment, a `tg.Spec` or the path of its file.
+        rules: by name, rules or texts as on the command line ("sgd:lr=0.02"); or such texts alone,
+            in a list or parted by commas. With a spec, a text takes lr, weight_decay, no_decay, ema
+            and clip_norm from the spec's rule unless it says its own.
+        seeds: how many, counting up from the setting's `seed`. With the same seed all rules meet
+            the same schedule, batches and initial weights.
+        baseline: the rule that others are compared with; left out: the first.
+        jobs: how many runs at a time, in processes of their own; None: one per core. The bits are
+            the same. A script that uses several needs `if __name__ == "__main__":`.
+        folder: where each run is kept when it has ended; left out: nowhere.
+        observers: (label, seed) -> those who look on at that run.
+        say: told, a line at a time, how runs are executed.
+        progress: told of each run.
+        setting: policy, cluster, updates, seed, shards, engine, link, shard_by, evaluation, limits
+            and stop, as in `tg.simulate`; a spec has its own.
+    """
+    runs: dict[str, Experiment] = {}
+    token = secrets.token_hex(8)
+    if isinstance(task, str | Path):
+        task = Spec.load(task)
+    if isinstance(task, Spec):
+        require(
+            not setting,
+            f"the spec says its own {', '.join(setting)}: change it there, as in "
+            'tg.Spec.load(FILE, ["updates=100"])',
+        )
+        for label, rule in rules_named(rules, task.rule).items():
+            if isinstance(rule, Rule):
+                runs[label] = PythonExperiment.of_spec(task, rule, token)
+            else:
+                runs[label] = replace(task, rule=rule)
+        if any(isinstance(one, PythonExperiment) for one in runs.values()):  # then all of one kind
+            runs = {
+                n: PythonExperiment.of_spec(task, one.make_rule(), token) for n, one in runs.items()
+            }
+    else:
+        require(
+            is_task(task) or callable(task),
+            f"task must be a task, a function that makes one of a seed, a tg.Spec or a file's "
+            f"path, got {task!r}",
+        )
+        cluster = setting.get("cluster")
+        fill = {"seed": setting.get("seed", 0), "workers": cluster.workers if cluster else 1}
+        for label, rule in rules_named(rules).items():
+            runs[label] = PythonExperiment.of(task, _made(label, rule, fill), token, setting)
+    return compare_entries(
+        runs, seeds, baseline, jobs, None if folder is None else Path(folder), observers, say,
+        progress,
+    )  # fmt: skip
 
 
-BeginEntry = Callable[[Entry, int, Schedule | None], Watch | None]
-"""Told of each execution before it starts; returns who watches it."""
+def _made(label: str, rule: Rule | Table, fill: Mapping[str, Any]) -> Rule:
+    """A rule of an experiment without a spec."""
+    if isinstance(rule, Rule):
+        return rule
+    name = str(rule.get("name", ""))
+    require(
+        "lr" in rule or not takes_rate(name),
+        f'rules[{label!r}] has no lr, and there is no spec to take it from: write "{name}:lr=0.1"',
+    )
+    return rule_of(rule, fill)
 
 
 def entries(spec: Spec, rules: str) -> list[Entry]:
-    """The spec with each of the rules in text such as "sgd,fasgd:lr=0.005,my_rule.py:mine:lr=0.1".
-
-    Commas part rules; colons part a rule's name and its options. An option holds =: so what follows
-    the first colon without = belongs to the name, unless a rule's name stands before it.
-    """
-    out = []
-    for text in split(rules, ","):
-        name, *options = split(text, ":")
-        if options and "=" not in options[0] and name not in RULE.makers:
-            name = f"{name}:{options.pop(0)}"
-        rule: dict[str, Plain] = {"name": name}
-        kept = [key for key in KEPT if key in spec.rule and (key != "lr" or takes_rate(name))]
-        rule |= {key: spec.rule[key] for key in kept}
-        out.append(Entry(text, replace(spec, rule=changed(rule, options))))
-    labels = [entry.label for entry in out]
-    require(bool(out), "rules is empty: name some, such as --rules sgd,fasgd:lr=0.005")
-    for label in labels:
-        require(labels.count(label) == 1, f"rules names {label!r} twice")
-    return out
+    """The spec with each of the rules that a text names."""
+    named = rules_named(rules, spec.rule)
+    return [
+        Entry(label, replace(spec, rule=rule))
+        for label, rule in named.items()
+        if not isinstance(rule, Rule)
+    ]
 
 
-def takes_rate(name: str) -> bool:
-    """Whether a rule takes lr; one of the user's own may have its rate inside."""
-    maker, _ = STRUCTURE.choose(RULE, "rule", name)
-    taken, takes_any = parameters_of(maker, "rule")
-    return takes_any or "lr" in taken
-
-
-def outcomes(
-    compared: Sequence[Entry], seeds: int = 1, begin: BeginEntry | None = None
-) -> Iterator[Outcome]:
-    """Execute every entry with `seeds` seeds, counting up from its own; outcomes as they come."""
-    require(seeds >= 1, f"seeds must be at least 1, got {seeds}")
-    schedules: dict[str, Schedule | None] = {}
-    tasks: dict[str, Task] = {}
-    for offset in range(seeds):
-        for label, spec in compared:
-            spec = replace(spec, seed=spec.seed + offset)
-            control = control_of(spec)
-            if control not in schedules:
-                schedules[control] = spec.make_schedule()
-            learned = learned_of(spec)
-            if learned not in tasks:
-                tasks[learned] = spec.make_task()
-            watch = begin(Entry(label, spec), spec.seed, schedules[control]) if begin else None
-            yield outcome_of(label, spec, schedules[control], tasks[learned], watch)
-        tasks.clear()
-        schedules.clear()
-
-
-def outcome_of(
-    label: str, spec: Spec, schedule: Schedule | None, task: Task, watch: Watch | None
-) -> Outcome:
-    """Execute one entry; one that diverges has no records and a summary that says why."""
-    started = time.perf_counter()
-    execution = spec.prepare(schedule, task, spec.make_rule())
-    try:
-        run = drive(execution, spec.evaluation, watch=watch, stop=spec.make_stop())
-    except Diverged as diverged:
-        return diverged_outcome(label, spec.seed, diverged, execution.schedule)
-    summary = summarise(run, time.perf_counter() - started)
-    if own := own_digests(task, execution.rule):
-        summary["own_code"] = own
-    return Outcome(label, spec.seed, run.history.records, summary)
-
-
-def own_digests(*parts: object) -> dict[str, str]:
-    """Of the user's own files that the parts are made of."""
-    found = used_code(*parts)
-    return {n: d for n, d in found.items() if n.endswith(".py") and not n.startswith("tardigrad/")}
-
-
-def diverged_outcome(label: str, seed: int, diverged: Diverged, schedule: Schedule) -> Outcome:
-    facts = schedule_facts(schedule)
-    summary = {"status": "diverged", "why": str(diverged), "at": diverged.update, **facts}
-    return Outcome(label, seed, [], summary)
-
-
-def control_of(spec: Spec) -> str:
-    """What a spec's schedule depends on: specs that agree in it share one."""
-    return _key(spec, "policy", "cluster", "link", "updates", "seed", "shards")
-
-
-def learned_of(spec: Spec) -> str:
-    """What a spec's task depends on: specs that agree in it share one."""
-    return _key(spec, "task", "cluster", "seed")
-
-
-def _key(spec: Spec, *names: str) -> str:
-    data = spec.data()
-    return json.dumps([data[name] for name in names], sort_keys=True)
-
-
-def split(text: str, by: str) -> list[str]:
-    """Split at `by`, but not inside brackets, which are lists and tables, nor inside quotes."""
-    parts, depth, quote, before = [""], 0, "", "="
-    for letter in text:
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'" and before in "=[{, ":  # elsewhere it is an apostrophe
-            quote = letter
-        else:
-            depth += (letter in "[{") - (letter in "]}")
-        before = letter
-        if letter == by and depth == 0 and not quote:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts if part.strip()]
+def compare_entries(
+    runs: Mapping[str, Experiment],
+    seeds: int = 1,
+    baseline: str | None = None,
+    jobs: int | None = 1,
+    folder: Path | None = None,
+    observers: MakeObservers | None = None,
+    say: Say | None = None,
+    progress: CellProgress | None = None,
+) -> Comparison:
+    """As `compare`, of experiments by label that may differ in anything."""
+    count("seeds", seeds)
+    check_baseline(list(runs), baseline)
+    require(
+        observers is None or callable(observers),
+        "a comparison is many runs, and each has its own observers: give a function of label and "
+        "seed that makes them, such as observers=lambda label, seed: [Mine()]",
+    )
+    each = [
+        (label, replace(one, seed=one.seed + offset))  # type: ignore[type-var]
+        for offset in range(seeds)
+        for label, one in runs.items()
+    ]
+    cells = [
+        RunCell(label, one, place, observers=observers) for place, (label, one) in enumerate(each)
+    ]
+    outcomes = keep_outcomes(cells, folder, jobs, say, progress)
+    title = title_from(cells[0].runs.data(), outcomes[0]["summary"])
+    return Comparison.of(title, outcomes, baseline, folder)

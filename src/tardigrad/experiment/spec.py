@@ -1,5 +1,6 @@
 """An experiment as data: frozen, comparable, and the same thing as a TOML file."""
 
+import json
 import tomllib
 import warnings
 from collections.abc import Iterable, Mapping
@@ -170,21 +171,7 @@ class Spec:
         return made
 
     def make_rule(self) -> Rule:
-        maker, args = STRUCTURE.choose(RULE, "rule", self.rule)
-        taken, _ = parameters_of(maker, "rule")
-        also = [name for name in EVERY_RULE if name not in taken]
-        hints = get_type_hints(Rule)
-        common = {
-            name: STRUCTURE.value(f"rule.{name}", args.pop(name), hints[name])
-            for name in also
-            if name in args
-        }
-        made: Rule = STRUCTURE.call(maker, "rule", args, self._fill(), also)
-        RULE.check("rule", maker, made)
-        try:
-            return replace(made, **common)
-        except ValueError as error:
-            raise ValueError(f"[rule] {error}") from error
+        return rule_of(self.rule, self._fill())
 
     def make_task(self) -> Task:
         made: Task = STRUCTURE.named(TASK, "task", self.task, self._fill())
@@ -228,6 +215,24 @@ class Spec:
             self.measures,
         )
 
+    @property
+    def control(self) -> str:
+        """What its schedule depends on: specs that agree in it share one."""
+        return self._key("policy", "cluster", "link", "updates", "seed", "shards")
+
+    @property
+    def learned(self) -> str:
+        """What its task depends on: specs that agree in it share one."""
+        return self._key("task", "cluster", "seed")
+
+    def _key(self, *names: str) -> str:
+        data = self.data()
+        return json.dumps([data[name] for name in names], sort_keys=True)
+
+    def limited_to(self, memory_gib: float) -> "Spec":
+        """With so much memory, where it does not say its own."""
+        return self if self.memory_gib is not None else replace(self, memory_gib=memory_gib)
+
     def _fill(self) -> dict[str, Any]:
         """What tasks and learning rates take from the rest of the spec unless they say it."""
         return {"seed": self.seed, "workers": self.make_cluster().workers}
@@ -259,6 +264,25 @@ class Spec:
     def load(cls, path: str | Path, overrides: Iterable[str] = ()) -> "Spec":
         """From a TOML file, with changes such as "rule.lr=0.01" made before anything is checked."""
         return cls.of(changed(read_toml(Path(path)), overrides))
+
+
+def rule_of(said: Table, fill: Mapping[str, Any], place: str = "rule") -> Rule:
+    """The rule that a table names; `fill` is what learning rates take unless they say it."""
+    maker, args = STRUCTURE.choose(RULE, place, said)
+    taken, _ = parameters_of(maker, place)
+    also = [name for name in EVERY_RULE if name not in taken]
+    hints = get_type_hints(Rule)
+    common = {
+        name: STRUCTURE.value(f"{place}.{name}", args.pop(name), hints[name])
+        for name in also
+        if name in args
+    }
+    made: Rule = STRUCTURE.call(maker, place, args, fill, also)
+    RULE.check(place, maker, made)
+    try:
+        return replace(made, **common)
+    except ValueError as error:
+        raise ValueError(f"[{place}] {error}") from error
 
 
 SECTIONS = tuple(n for n, h in get_type_hints(Spec).items() if h == Table and n != "stop")

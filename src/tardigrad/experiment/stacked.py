@@ -1,4 +1,4 @@
-"""Points of a sweep as one run on a GPU: those that share a schedule and a model."""
+"""Cells as one run on a GPU: those that share a schedule and a model."""
 
 import json
 import time
@@ -10,23 +10,26 @@ from tardigrad.engine.job import Job
 from tardigrad.engine.memory import check_budget
 from tardigrad.engine.run import Say
 from tardigrad.engine.unsuited import Unsuited
-from tardigrad.experiment.comparison import Outcome, diverged_outcome, learned_of
+from tardigrad.experiment.cells import Experiment, Outcome, RunCell, diverged_outcome, meets
 from tardigrad.experiment.run import summarise
 from tardigrad.experiment.spec import Spec
 from tardigrad.scheduling import Schedule
 
 
-def may_stack(spec: Spec) -> bool:
-    """Whether the point is on a GPU, left to the fast engine, and made to its end: points of a
-    stack go on together."""
-    on_gpu = str(spec.task.get("device", "cpu")).startswith("cuda")
-    return on_gpu and spec.engine != "exact" and not spec.stop
+def may_stack(runs: Experiment) -> bool:
+    """Whether it is a spec on a GPU, left to the fast engine, and made to its end: runs of a stack
+    go on together. Nobody looks on at one of them alone."""
+    if not isinstance(runs, Spec) or runs.stop or runs.log or runs.engine == "exact":
+        return False
+    return str(runs.task.get("device", "cpu")).startswith("cuda")
 
 
-def alike(spec: Spec) -> str:
-    """What points must agree in to be stacked, beside their schedule: all but the rule and the
+def alike(runs: Experiment) -> str:
+    """What cells must agree in to be stacked, beside their schedule: all but the rule and the
     task's seed."""
-    data = spec.data()
+    if not isinstance(runs, Spec):
+        return ""
+    spec, data = runs, runs.data()
     task = {name: value for name, value in spec.task.items() if name != "seed"}
     rest = {name: value for name, value in data.items() if name not in ("rule", "task")}
     return json.dumps([task, rest], sort_keys=True)
@@ -48,36 +51,35 @@ def stacks(
     if spec.shards > 1 or spec.measures:
         raise Unsuited("stacks have one shard and measure nothing on the way")
     rules = [spec.make_rule() for spec in specs]
-    made = {learned_of(spec): spec for spec in specs}
+    made = {spec.learned: spec for spec in specs}
     learned = {name: spec.make_task() for name, spec in made.items()}
-    jobs = check_stackable(schedule, [learned[learned_of(spec)] for spec in specs], rules)
+    jobs = check_stackable(schedule, [learned[spec.learned] for spec in specs], rules)
     budget = check_budget(spec.memory_gib, jobs[0].module.device)
     many = budget // stacked_bytes(jobs)
     if many < 2:
         raise Unsuited("the GPU's memory holds one of them at a time")
     size = -(-len(specs) // -(-len(specs) // many))  # as even as they go
-    say(f"{len(specs)} points share a schedule and a model: stacked on the GPU, {size} at a time")
+    say(f"{len(specs)} runs share a schedule and a model: stacked on the GPU, {size} at a time")
     for at in range(0, len(specs), size):
         part = slice(at, at + size)
         yield specs[part], jobs[part]
 
 
-def outcomes_of_stack(
-    labels: Sequence[str],
-    specs: Sequence[Spec],
-    jobs: Sequence[Job],
-) -> list[Outcome]:
-    """Execute a stack. Its time is divided evenly among the points."""
+def outcomes_of_stack(cells: Sequence[RunCell], jobs: Sequence[Job]) -> list[Outcome]:
+    """Execute a stack. Its time is divided evenly among the cells."""
     from tardigrad.engine.fast.build_stack import stack_on_device
     from tardigrad.engine.together import drive_together
 
     started = time.perf_counter()
     stack = stack_on_device(jobs)
-    ended = drive_together(stack, specs[0].evaluation)
-    wall_s = (time.perf_counter() - started) / len(specs)
-    return [
-        diverged_outcome(label, spec.seed, end, jobs[0].schedule)
-        if isinstance(end, Diverged)
-        else Outcome(label, spec.seed, end.history.records, summarise(end, wall_s))
-        for label, spec, end in zip(labels, specs, ended, strict=True)
-    ]
+    ended = drive_together(stack, cells[0].runs.evaluation)
+    wall_s = (time.perf_counter() - started) / len(cells)
+    out = []
+    for cell, end in zip(cells, ended, strict=True):
+        if isinstance(end, Diverged):
+            out.append(diverged_outcome(cell, end, jobs[0].schedule, meets(cell)))
+        else:
+            summary = summarise(end, wall_s) | meets(cell)
+            records = end.history.records
+            out.append(Outcome(cell.label, cell.seed, records, summary, cell.point, cell.place))
+    return out

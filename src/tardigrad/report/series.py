@@ -1,7 +1,7 @@
 """What figures and tables are made of: the runs of one label, one per seed."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ class Series:
     runs: Sequence[Sequence[dict[str, Any]]]
     """Evaluations, per run."""
     summaries: Sequence[dict[str, Any]]
+    seeds: Sequence[int] = ()
+    """One per run; nothing where there is a single one."""
 
     @property
     def diverged(self) -> int:
@@ -34,6 +36,18 @@ class Series:
     def final(self, metric: str) -> list[float]:
         """The last value of a metric in each run that did not diverge."""
         return [run[-1][metric] for run in self.finished if metric in run[-1]]
+
+    def final_by_seed(self, metric: str) -> dict[int, float]:
+        """The last value of a metric, of runs that did not diverge."""
+        each = zip(self.seeds, self.runs, self.summaries, strict=True)
+        ended = {seed: run for seed, run, facts in each if run and facts["status"] != "diverged"}
+        return {seed: run[-1][metric] for seed, run in ended.items() if metric in run[-1]}
+
+    def best(self, metric: str) -> list[float]:
+        """Over all evaluations of each run, the first before any update among them."""
+        columns = [[r[metric] for r in run if metric in r] for run in self.finished]
+        of = max if metric.endswith("accuracy") else min
+        return [of(column) for column in columns if column]
 
     def first_below(self, metric: str, target: float) -> list[float | None]:
         """When each run first reaches the target; None where it never does."""
@@ -54,8 +68,13 @@ class Series:
         return self.mean("mean_delay")
 
     def mean(self, fact: str) -> float:
-        """Of a figure in the summaries, over the runs."""
-        return statistics.fmean(summary[fact] for summary in self.summaries)
+        """Of a figure in the summaries, over the runs that did not diverge, or over all where
+        every one has. Folders of 0.1 do not count gradients: then there is one an update."""
+        ended = [facts for facts in self.summaries if facts["status"] != "diverged"]
+        instead = "updates" if fact == "gradients" else fact
+        return statistics.fmean(
+            facts[fact if fact in facts else instead] for facts in ended or self.summaries
+        )
 
 
 def first_below(run: Sequence[dict[str, Any]], metric: str, target: float) -> float | None:
@@ -81,14 +100,33 @@ def load_series(path: str | Path) -> list[Series]:
     return gathered(outcomes)
 
 
-def gathered(outcomes: Sequence[dict[str, Any]]) -> list[Series]:
-    """Outcomes by label, in the order of their first appearance."""
+def gathered(outcomes: Sequence[Mapping[str, Any]]) -> list[Series]:
+    """Outcomes by label, in the order in which they were asked for; of folders that do not say it,
+    in that of their first appearance."""
+    outcomes = sorted(outcomes, key=lambda outcome: int(outcome.get("place", 0)))
     labels = dict.fromkeys(outcome["label"] for outcome in outcomes)
     out = []
     for label in labels:
         mine = [outcome for outcome in outcomes if outcome["label"] == label]
-        out.append(Series(label, [o["records"] for o in mine], [o["summary"] for o in mine]))
+        records, facts = [o["records"] for o in mine], [o["summary"] for o in mine]
+        out.append(Series(label, records, facts, [o["seed"] for o in mine]))
     return out
+
+
+def meet_the_same(outcomes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether, seed by seed, all met the same schedule, batches and initial weights; folders that
+    do not say so may not have."""
+    met: dict[int, set[str | None]] = {}
+    for outcome in outcomes:
+        met.setdefault(outcome["seed"], set()).add(outcome["summary"].get("meets"))
+    return all(len(found) == 1 and None not in found for found in met.values())
+
+
+def share_one_task(outcomes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether runs with several seeds had one and the same task."""
+    tasks = {outcome["summary"].get("meets", "").rpartition("-")[2] for outcome in outcomes}
+    seeds = {outcome["seed"] for outcome in outcomes}
+    return len(seeds) > 1 and len(tasks) == 1 and tasks != {""}
 
 
 def metric_of(series: Sequence[Series], kind: str = "loss") -> str | None:

@@ -1,61 +1,71 @@
-"""A sweep's results: one table, sorted by where points end."""
+"""A sweep's results: one table, the best points first, each over its seeds."""
 
-import csv
-import io
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
+from tardigrad.core.checks import require
 from tardigrad.core.own_code import title_name
 from tardigrad.core.result_table import Cell, ResultTable
-from tardigrad.recording.folder import RunFolder, write
-from tardigrad.report.clocks import clock_of, time_text
-from tardigrad.report.series import first_below, gathered, metric_of
-from tardigrad.report.tables import judged_by
+from tardigrad.recording.folder import RunFolder
+from tardigrad.report.differences import PairedDifference
+from tardigrad.report.results import Results, is_numeric, value_text
+from tardigrad.report.series import Series, gathered, meet_the_same, metric_of
+from tardigrad.report.sweep_figure import sweep_figure
+from tardigrad.report.tables import (
+    clock,
+    judged_by,
+    judged_columns,
+    lost_words,
+    note_of,
+    spread_words,
+    took_columns,
+)
+
+SEED = "seed"
 
 
-@dataclass(frozen=True)
-class Swept:
-    """One point: the values that make it, and what it came to."""
+@dataclass(frozen=True, repr=False)
+class Sweep(Results):
+    """An experiment at every combination of values, over seeds: what `tg.sweep` returns.
 
-    values: Mapping[str, Any]
-    records: Sequence[dict[str, float]]
-    summary: Mapping[str, Any]
-
-    @property
-    def diverged(self) -> bool:
-        return bool(self.summary["status"] == "diverged")
-
-    @property
-    def gradients(self) -> int:
-        """How many were applied; folders of 0.1 do not say it, and count as one an update."""
-        return int(self.summary.get("gradients", self.summary["updates"]))
-
-    def final(self, metric: str) -> float:
-        return self.records[-1][metric]
-
-    def best(self, metric: str) -> float:
-        """Over all evaluations, the first before any update among them."""
-        column = [record[metric] for record in self.records if metric in record]
-        return max(column) if metric.endswith("accuracy") else min(column)
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """All points that have ended, the lowest final loss first and diverged ones last.
-
-    `loss` and `accuracy`: the metrics by which points are judged, None where they have none in
-    common.
+    `table()`, `differences(baseline=LABEL)`, `frame()`, `plot(path)` and `save(path)`, whose path's
+    ending says what to write: .csv, .tex, .pdf, .svg or .png; a folder gets all. Points stand by
+    how few of their runs have diverged, then by their mean final loss.
     """
 
-    title: str
-    points: Sequence[Swept]
-    loss: str | None
-    accuracy: str | None
+    points: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By label, the values that make a point; points that differ in the seed alone are one."""
+
+    NAME = "sweep"
+    EACH = "point"
+
+    @classmethod
+    def of(
+        cls, title: str, outcomes: Sequence[Mapping[str, Any]], folder: Path | None = None
+    ) -> "Sweep":
+        """title: what is learned."""
+        points = {
+            o["label"]: {k: v for k, v in o["point"].items() if k != SEED} or {"rule": o["label"]}
+            for o in outcomes
+        }
+        found = gathered(outcomes)
+        loss = metric_of(found)
+
+        def place(one: Series) -> tuple[int, float, list[str]]:
+            finals = one.final(loss) if loss else []
+            mean = statistics.fmean(finals) if finals else math.inf
+            return one.diverged, mean, [repr(v) for v in points[one.label].values()]
+
+        keys = [key for key in outcomes[0]["point"] if key != SEED] or [SEED]
+        title = f"{title}: {' × '.join(keys)}"
+        ordered = sorted(found, key=place)
+        return cls(title, ordered, meet_the_same(outcomes), folder=folder, points=points)
 
     @classmethod
     def load(cls, path: str | Path) -> "Sweep | None":
@@ -64,109 +74,64 @@ class Sweep:
         outcomes = folder.outcomes()
         if not outcomes or not outcomes[0].get("point"):
             return None
-        series = gathered(outcomes)
-        loss, accuracy = metric_of(series, "loss"), metric_of(series, "accuracy")
-        found = [Swept(o["point"], o["records"], o["summary"]) for o in outcomes]
-
-        def place(point: Swept) -> tuple[float, list[str]]:
-            end = math.inf if point.diverged or not loss else point.final(loss)
-            return end, [repr(value) for value in point.values.values()]
-
-        task = title_name(folder.spec()["task"]["name"])
-        title = f"{task}: {' × '.join(outcomes[0]['point'])}"
-        return cls(title, sorted(found, key=place), loss, accuracy)
+        return cls.of(title_name(folder.spec()["task"]["name"]), outcomes, Path(path))
 
     @property
     def keys(self) -> list[str]:
-        return list(self.points[0].values)
-
-    @property
-    def metrics(self) -> list[str]:
-        return [metric for metric in (self.loss, self.accuracy) if metric]
+        """What is swept, seeds aside."""
+        return list(self.names(self.series[0]))
 
     def values(self, key: str) -> list[Any]:
         """What a key takes, numbers in order."""
-        texts = {value_text(point.values[key]): point.values[key] for point in self.points}
+        texts = {value_text(point[key]): point[key] for point in self.points.values()}
         found = list(texts.values())
         return sorted(found) if all(map(is_numeric, found)) else [texts[t] for t in sorted(texts)]
 
+    def names(self, one: Series) -> Mapping[str, Any]:
+        return self.points[one.label]
 
-def value_text(value: Any) -> str:
-    """A swept value as a reader would write it; a table by its name where it has nothing else."""
-    if isinstance(value, dict) and list(value) == ["name"]:
-        return str(value["name"])
-    return value if isinstance(value, str) else json.dumps(value)
+    def table(self, target: float | None = None) -> ResultTable:
+        """A line per point: its values, where it ended and the best it has been, what that took."""
+        judged = judged_columns(self.series, target, best=True) or {"loss": lost_words}
+        took = took_columns(self.series)
+        if "updates" in self.keys:
+            del took["updates"]
+        some = [one for one in self.series if 0 < one.diverged < len(one.summaries)]
+        rows = []
+        for one in self.series:
+            cells: list[Cell] = [value_text(value) for value in self.names(one).values()]
+            columns = [*judged.values(), *took.values()]
+            if one.diverged == len(one.summaries):
+                cells += [next(iter(judged.values()))(one), *[None] * (len(columns) - 1)]
+            else:
+                cells += [column(one) for column in columns]
+            if some:
+                cells.append(note_of(one).strip(" ()") or None)
+            rows.append(tuple(cells))
+        order = f"{'fewest diverged, then ' if some else ''}lowest final loss first"
+        words = [judged_by(metric_of(self.series)), order, clock(self.series).time]
+        return ResultTable(
+            title=", ".join([*words, *spread_words(self.series)]),
+            columns=(*self.keys, *judged, *took, *(["diverged"] if some else [])),
+            rows=tuple(rows),
+            keys=len(self.keys),
+        )
 
+    def tables(self, target: float | None = None) -> list[ResultTable]:
+        return [self.table(target)]
 
-def sweep_table(sweep: Sweep, target: float | None = None) -> ResultTable:
-    """A line per point: its values, where it ended and the best it has been, and what that took.
+    def differences(
+        self, metric: str | None = None, baseline: str | None = None
+    ) -> list[PairedDifference]:
+        """As of a comparison. The baseline must be named: the best point was found by these very
+        runs, so intervals against it would claim too much."""
+        labels = [one.label for one in self.series]
+        require(
+            baseline is not None,
+            f"say with which point the others are compared: differences(baseline={labels[0]!r})",
+        )
+        return super().differences(metric, baseline)
 
-    `target`: also the time at which the loss first came down to it.
-    """
-    clock = clock_of(point.summary for point in sweep.points)
-    judged: dict[str, Callable[[Swept], Cell]] = {}
-    for metric in sweep.metrics:
-        name = metric.rpartition("_")[2]
-        judged[name] = partial(_text, metric, Swept.final)
-        judged[f"best {name}"] = partial(_text, metric, Swept.best)
-    if sweep.loss and target is not None:
-        judged[f"to {target:g} ({clock.unit})"] = partial(_reached, sweep.loss, target)
-    judged = judged or {"loss": lambda point: None}
-    took: dict[str, Callable[[Swept], Cell]] = {}
-    if "updates" not in sweep.keys:
-        took["updates"] = lambda point: int(point.summary["updates"])
-    if any(point.gradients != point.summary["updates"] for point in sweep.points):
-        took["gradients"] = lambda point: point.gradients
-    took[f"time ({clock.unit})"] = lambda point: time_text(point.summary["time_s"])
-    rows = []
-    for point in sweep.points:
-        cells: list[Cell] = [value_text(point.values[key]) for key in sweep.keys]
-        if point.diverged:
-            cells += [f"diverged at update {point.summary['at']:,}"]
-            cells += [None] * (len(judged) - 1 + len(took))
-        else:
-            cells += [cell(point) for cell in (*judged.values(), *took.values())]
-        rows.append(tuple(cells))
-    return ResultTable(
-        title=f"{judged_by(sweep.loss)}, lowest final loss first, {clock.time}",
-        columns=(*sweep.keys, *judged, *took),
-        rows=tuple(rows),
-        keys=len(sweep.keys),
-    )
-
-
-def _text(metric: str, of: Callable[[Swept, str], float], point: Swept) -> str:
-    value = of(point, metric)
-    return f"{value:.2%}" if metric.endswith("accuracy") else f"{value:.4g}"
-
-
-def _reached(metric: str, target: float, point: Swept) -> str:
-    time_s = first_below(point.records, metric, target)
-    return "–" if time_s is None else time_text(time_s)
-
-
-def write_csv(sweep: Sweep, path: str | Path, target: float | None = None) -> None:
-    """The table with every digit, and what each schedule was like."""
-    known = ("updates", "gradients", "time_s", "mean_delay", "wall_s")
-    facts = [fact for fact in known if fact not in sweep.keys]
-    text = io.StringIO()
-    out = csv.writer(text, lineterminator="\n")
-    named = [f"{which}_{metric}" for metric in sweep.metrics for which in ("final", "best")]
-    aim = None if sweep.loss is None or target is None else (sweep.loss, target)
-    if aim:
-        named.append(f"time_s_to_{target:g}")
-    out.writerow([*sweep.keys, "status", "diverged_at", *named, *facts])
-    for point in sweep.points:
-        results: list[Any] = [""] * len(named)
-        if not point.diverged:
-            results = [f(metric) for metric in sweep.metrics for f in (point.final, point.best)]
-            results += [first_below(point.records, *aim)] if aim else []
-        keys = [value_text(point.values[key]) for key in sweep.keys]
-        summary = point.summary
-        ended = [summary["status"], summary.get("at", "")]
-        out.writerow([*keys, *ended, *results, *(summary.get(fact, "") for fact in facts)])
-    write(Path(path), text.getvalue())
-
-
-def is_numeric(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    def figure(self) -> Figure:
+        values = {key: self.values(key) for key in self.keys}
+        return sweep_figure(self.title, self.series, self.points, values)

@@ -1,8 +1,6 @@
-"""A sweep as one figure: every point's curve, and where each ends."""
+"""A sweep as one figure: every point's curve over updates and over time, and where each ends."""
 
-import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -12,157 +10,192 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from tardigrad.report.clocks import MIXED, clock_of
-from tardigrad.report.figures import COLOURS, DPI, STYLES, fit_x, line_of, log_loss, log_ticks
-from tardigrad.report.sweep import Sweep, Swept, is_numeric, value_text
+from tardigrad.report.clocks import MIXED
+from tardigrad.report.figures import (
+    COLOURS,
+    LEGEND,
+    STYLES,
+    band_words,
+    caption_below,
+    ceiling_of,
+    cut_above,
+    draw_curve,
+    fit_x,
+    line_of,
+    log_loss,
+    mean_curve,
+    plain_frame,
+)
+from tardigrad.report.results import is_numeric, value_text
+from tardigrad.report.series import Series, metric_of
+from tardigrad.report.tables import clock
+
+PANEL = (4.8, 4.6)
+PointValues = Mapping[str, Mapping[str, Any]]
+GREY = "#777777"
 
 
-def draw_sweep(sweep: Sweep, path: str | Path) -> None:
-    """Every point's curve, coloured by the first axis, seeds aside; beside them, where there is an
-    axis of numbers, the loss at the end against it."""
-    axes_kept = [key for key in sweep.keys if len(sweep.values(key)) > 1 and key != "seed"]
-    first = (axes_kept or sweep.keys)[0]
-    numeric = [key for key in axes_kept if all(map(is_numeric, sweep.values(key)))]
-    against = numeric[0] if numeric and sweep.loss else None
-    panels = 2 if against else 1
-    figure = Figure(figsize=(6.2 * panels, 4.8), layout="constrained")
-    looks = _looks(sweep.values(first))
-    figure.suptitle(sweep.title, x=0.01, ha="left", fontsize=11)
-    panel = figure.add_subplot(1, panels, 1)
-    _curves(panel, sweep, first, looks)
-    if against:
-        beside = figure.add_subplot(1, panels, 2)
-        _ends(beside, sweep, first, against, looks)
-    for each in figure.axes:
-        each.grid(alpha=0.25)
-        each.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=DPI)
+def sweep_figure(
+    title: str, series: Sequence[Series], points: PointValues, values: Mapping[str, Sequence[Any]]
+) -> Figure:
+    """Every point's curve, coloured by the first axis: over updates and over time; beside them,
+    where there is an axis of numbers, the loss at the end against it.
+
+    values: what each key takes.
+    """
+    loss, time = metric_of(series), clock(series)
+    varied = [key for key in values if len(values[key]) > 1]
+    first = (varied or list(values))[0]
+    numeric = [key for key in varied if all(map(is_numeric, values[key]))]
+    against = numeric[0] if numeric and loss else None
+    axes_of = [("update", "updates")] + ([("time_s", time.label)] if time != MIXED else [])
+    panels = len(axes_of) + bool(against)
+    figure = Figure(figsize=(PANEL[0] * panels + 1.2, PANEL[1]), layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    looks = SweepLooks(points, first, values[first])
+    for number, (axis, label) in enumerate(axes_of, start=1):
+        panel = plain_frame(figure.add_subplot(1, panels, number), label, loss or "loss")
+        if loss:
+            curves_panel(panel, series, loss, axis, looks)
+    if against and loss:
+        _ends(figure.add_subplot(1, panels, panels), series, points, loss, against, looks)
+    shown = looks.legend()
+    for text in [*shown]:
+        mine = [one for one in series if value_text(points[one.label][first]) == text]
+        if said := _diverged(mine):
+            shown = {f"{t} ({said})" if t == text else t: line for t, line in shown.items()}
+    place = {**LEGEND, "title": first, "loc": "outside right upper", "fontsize": 9}
+    figure.legend(list(shown.values()), list(shown), **place)
+    dots = "right: a dot is a run, lines are means" if against else ""
+    caption_below(figure, "; ".join(filter(None, [band_words(series), dots])))
+    return figure
 
 
-def _curves(axes: Axes, sweep: Sweep, first: str, looks: Mapping[str, dict[str, Any]]) -> None:
-    metric = sweep.loss
-    finished = [point for point in sweep.points if not point.diverged]
-    axis, label = x_axis_of(sweep)
-    axes.set_xlabel(label)
-    axes.set_ylabel((metric or "loss").replace("_", " "))
-    lines = [line_of(p.records, axis, metric) for p in finished] if metric else []
-    from_zero = fit_x(axes, [float(xy[0, -1]) for xy in lines])
-    for point, (x, y) in zip(finished, lines, strict=bool(metric)):
-        shown = slice(None) if from_zero else x > 0
-        look = looks[value_text(point.values[first])]
-        axes.plot(x[shown], y[shown], linewidth=1.4, alpha=0.85, **look)
+def curves_panel(
+    axes: Axes, series: Sequence[Series], metric: str, axis: str, looks: "SweepLooks"
+) -> None:
+    """The mean over seeds of every point, and one standard deviation around it."""
+    found = {o.label: mean_curve([line_of(r, axis, metric) for r in o.finished]) for o in series}
+    curves = {label: curve for label, curve in found.items() if curve is not None}
+    from_zero = fit_x(axes, [float(curve.x[-1]) for curve in curves.values()])
+    ceiling = ceiling_of(series, metric)
+    for label, curve in curves.items():
+        draw_curve(axes, curve, from_zero, looks.of(label), ceiling)
     log_loss(axes)
-    _cut(axes, ceiling_of(sweep))
-    entries = {}
-    for text, look in looks.items():
-        mine = [point for point in sweep.points if value_text(point.values[first]) == text]
-        said = _diverged(mine)
-        entries[f"{text} ({said})" if said else text] = Line2D([], [], **look)
-    axes.legend(entries.values(), entries.keys(), frameon=False, title=first, fontsize=9)
-
-
-def x_axis_of(sweep: Sweep) -> tuple[str, str]:
-    """Updates; time where points differ in who waits and how fast workers are, because an update
-    then is not the same amount of work."""
-    clock = clock_of(point.summary for point in sweep.points)
-    swept = {key.partition(".")[0] for key in sweep.keys if len(sweep.values(key)) > 1}
-    if swept <= {"rule", "task", "seed"} or clock == MIXED:
-        return "update", "updates"
-    return "time_s", clock.label
+    cut_above(axes, ceiling)
 
 
 def _ends(
-    axes: Axes, sweep: Sweep, first: str, against: str, looks: Mapping[str, dict[str, Any]]
+    axes: Axes,
+    series: Sequence[Series],
+    points: PointValues,
+    loss: str,
+    against: str,
+    looks: "SweepLooks",
 ) -> None:
-    """Dots are points, triangles those beyond the frame; lines go through means over seeds."""
-    assert sweep.loss
-    ceiling = ceiling_of(sweep)
-    others = [key for key in sweep.keys if key not in (against, "seed")]
-    numbers = sweep.values(against)
-    families: dict[str, list[Swept]] = {}
-    for point in sweep.points:
-        name = ", ".join(f"{key}={value_text(point.values[key])}" for key in others)
-        families.setdefault(name, []).append(point)
-    for number, (name, members) in enumerate(sorted(families.items())):
-        grey = {"color": "#777777", "linestyle": STYLES[number % len(STYLES)]}
-        look = grey if first == against else looks[value_text(members[0].values[first])]
+    """Dots are runs, triangles those beyond the frame; lines go through means over seeds."""
+    plain_frame(axes, against, f"final {loss}")
+    ceiling = ceiling_of(series, loss)
+    numbers = sorted({point[against] for point in points.values()})
+    families: dict[str, list[Series]] = {}
+    for one in series:
+        others = {key: value for key, value in points[one.label].items() if key != against}
+        families.setdefault(says(others), []).append(one)
+    for members in families.values():
         means = []
-        for value in numbers:
-            here = [p for p in members if p.values[against] == value]
-            ends = [p.final(sweep.loss) for p in here if not p.diverged]
+        for one in sorted(members, key=lambda one: float(points[one.label][against])):
+            value, ends = points[one.label][against], one.final(loss)
             if ends:
                 means.append((value, float(np.mean(ends))))
             for end in ends:
-                colour = looks[value_text(value)]["color"] if first == against else look["color"]
                 beyond = end > ceiling
                 mark: dict[str, Any] = {"marker": "^" if beyond else "o", "clip_on": not beyond}
+                colour = looks.of(one.label)["color"]
                 axes.plot([value], [min(end, ceiling)], color=colour, markersize=5, **mark)
         if means:
-            axes.plot(*zip(*means, strict=True), linewidth=1.2, zorder=1, label=name, **look)
-    axes.set_xlabel(against)
-    axes.set_ylabel(f"final {sweep.loss.replace('_', ' ')}")
+            look = dict(looks.of(members[0].label))
+            if looks.first == against:  # it goes through all of its colours
+                look["color"] = GREY
+            axes.plot(*zip(*means, strict=True), linewidth=1.2, zorder=1, **look)
     log_loss(axes)
-    _cut(axes, ceiling)
+    cut_above(axes, ceiling)
+    _number_ticks(axes, numbers)
+    for value in numbers:
+        said = _diverged([one for one in series if points[one.label][against] == value])
+        if said:
+            axes.axvline(value, color="#bbbbbb", linestyle=":", linewidth=1)
+            # Inside the frame, whichever end of it the value is near.
+            right = value != numbers[0]
+            axes.annotate(
+                said,
+                (value, 1.0),
+                xycoords=("data", "axes fraction"),
+                rotation=90,
+                ha="right" if right else "left",
+                va="top",
+                fontsize=9,
+                color="#555555",
+            )
+
+
+def _number_ticks(axes: Axes, numbers: Sequence[float]) -> None:
+    """At the values themselves where there is room; logarithmic where they lie far apart."""
     places = np.asarray(numbers, dtype=np.float64)
     if places[0] > 0 and places[-1] > 5 * places[0]:
         axes.set_xscale("log")
         places = np.log(places)
-    if np.diff(places).min() > 0.08 * (places[-1] - places[0]):  # room for a label at each
+    if np.diff(places).min() > 0.08 * (places[-1] - places[0]):
         axes.xaxis.set_major_locator(FixedLocator(numbers))
         axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    for value in numbers:
-        said = _diverged([p for p in sweep.points if p.values[against] == value])
-        if not said:
-            continue
-        axes.axvline(value, color="#bbbbbb", linestyle=":", linewidth=1)
-        axes.annotate(
-            said,
-            (value, 1.0),
-            xycoords=("data", "axes fraction"),
-            rotation=90,
-            ha="right",
-            va="top",
-            fontsize=9,
-            color="#555555",
-        )
-    if len(families) > 1 and others != [first]:  # else the curves' legend says it
-        axes.legend(frameon=False, fontsize=9)
 
 
-def ceiling_of(sweep: Sweep) -> float:
-    """Where figures end: points that run away, though not to infinity, would flatten the rest."""
-    finished = [p.records for p in sweep.points if not p.diverged]
-    if not sweep.loss or not finished:
-        return math.inf
-    starts = [next(r[sweep.loss] for r in records if sweep.loss in r) for records in finished]
-    ends = [records[-1][sweep.loss] for records in finished]
-    return max(10 * max(starts), 10 * min(ends)) if min(starts + ends) > 0 else math.inf
-
-
-def _cut(axes: Axes, ceiling: float) -> None:
-    if axes.get_ylim()[1] > ceiling:
-        lowest = min(float(np.min(each.get_ydata())) for each in axes.lines)
-        axes.set_ylim(0.7 * lowest, ceiling)
-        log_ticks(axes, lowest, ceiling)
-
-
-def _diverged(points: Sequence[Swept]) -> str:
-    """How many of them have; nothing where none has."""
-    lost = sum(point.diverged for point in points)
+def _diverged(series: Sequence[Series]) -> str:
+    """How many of their runs have; nothing where none has."""
+    lost, runs = sum(one.diverged for one in series), sum(len(one.summaries) for one in series)
     if not lost:
         return ""
-    return "diverged" if lost == len(points) else f"{lost} of {len(points)} diverged"
+    return "diverged" if lost == runs else f"{lost} of {runs} diverged"
 
 
-def _looks(values: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """A colour and a line style per value; many numbers run through a colour scale."""
-    scale = matplotlib.colormaps["viridis"]
-    many = len(values) > len(COLOURS)
-    return {
-        value_text(value): {
-            "color": scale(n / (len(values) - 1)) if many else COLOURS[n],
-            "linestyle": STYLES[n % len(STYLES)],
+class SweepLooks:
+    """A colour per value of the first axis, many numbers along a scale; a line style per
+    combination of the others, or again per value where there are none."""
+
+    def __init__(self, points: PointValues, first: str, values: Sequence[Any]) -> None:
+        self.first = first
+        scale, many = matplotlib.colormaps["viridis"], len(values) > len(COLOURS)
+        self._values = [value_text(value) for value in values]
+        self._colours: list[Any] = [
+            scale(n / (len(values) - 1)) if many else COLOURS[n] for n in range(len(values))
+        ]
+        self._own = {label: value_text(point[first]) for label, point in points.items()}
+        self._others = {
+            label: says({key: value for key, value in point.items() if key != first})
+            for label, point in points.items()
         }
-        for n, value in enumerate(values)
-    }
+        self._families = sorted(set(self._others.values()))
+
+    def of(self, label: str) -> dict[str, Any]:
+        number = self._values.index(self._own[label])
+        return {"color": self._colours[number], "linestyle": self._style(number, label)}
+
+    def _style(self, number: int, label: str) -> Any:
+        if len(self._families) > 1:
+            number = self._families.index(self._others[label])
+        return STYLES[number % len(STYLES)]
+
+    def legend(self) -> dict[str, Line2D]:
+        """A line per value, then one per combination of the others."""
+        several = len(self._families) > 1
+        out = {}
+        for number, text in enumerate(self._values):
+            style: Any = "-" if several else STYLES[number % len(STYLES)]
+            out[text] = Line2D([], [], color=self._colours[number], linestyle=style)
+        for number, name in enumerate(self._families if several else ()):
+            out[name] = Line2D([], [], color=GREY, linestyle=STYLES[number % len(STYLES)])
+        return out
+
+
+def says(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value_text(value)}" for key, value in values.items())

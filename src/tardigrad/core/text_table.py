@@ -20,14 +20,14 @@ JOINS = ("±", "of", "+")
 MOST_PARTS = 3
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     text: str
     heads: bool = False
     """Whether it names columns."""
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table for a console: as wide as its terminal, or as it needs to be where there is none."""
 
     columns: Sequence[str]
@@ -41,14 +41,14 @@ class Table:
             style = "bold" if line.heads else ""
             yield Text(line.text, style, no_wrap=True, overflow="ignore")
 
-    def lines(self, width: int | None) -> list[Line]:
+    def lines(self, width: int | None) -> list[TextLine]:
         """What fits into `width`; None: on one line per row."""
         parts = self._parts(width)
         if parts is None:
             return list(self._records(width or 0))
-        out: list[Line] = []
+        out: list[TextLine] = []
         for part, widths in parts:
-            out += [Line(""), *self._grid(part, widths)] if out else self._grid(part, widths)
+            out += [TextLine(""), *self._grid(part, widths)] if out else self._grid(part, widths)
         return out
 
     def _parts(self, width: int | None) -> list[tuple[list[int], list[int]]] | None:
@@ -84,34 +84,34 @@ class Table:
         head = [self.columns[index]] if self.headed else []
         return [*head, *(row[index] for row in self.rows), ""]
 
-    def _grid(self, part: list[int], widths: list[int]) -> Iterator[Line]:
+    def _grid(self, part: list[int], widths: list[int]) -> Iterator[TextLine]:
         right = [self._aligned_right(i) for i in part]
         if self.headed:
             for text in _beside([self.columns[i] for i in part], widths, right):
-                yield Line(text, heads=True)
-            yield Line("─" * (sum(widths) + GAP * (len(widths) - 1)))
+                yield TextLine(text, heads=True)
+            yield TextLine("─" * (sum(widths) + GAP * (len(widths) - 1)))
         for row in self.rows:
-            yield from map(Line, _beside([row[i] for i in part], widths, right))
+            yield from map(TextLine, _beside([row[i] for i in part], widths, right))
 
     def _aligned_right(self, index: int) -> bool:
         """Columns that hold numbers; the first one only where it holds nothing else."""
         numbers = [_is_number(row[index]) for row in self.rows if row[index]]
         return all(numbers) if index == 0 else any(numbers)
 
-    def _records(self, width: int) -> Iterator[Line]:
+    def _records(self, width: int) -> Iterator[TextLine]:
         longest = max(map(len, self.columns))
         for number, row in enumerate(self.rows):
             if number and self.headed:
-                yield Line("")
+                yield TextLine("")
             for column, (name, cell) in enumerate(zip(self.columns, row, strict=True)):
                 if not self.headed:
-                    yield from map(Line, _wrapped(cell, width, "  " if column else ""))
+                    yield from map(TextLine, _wrapped(cell, width, "  " if column else ""))
                 elif longest + GAP + _least(cell) <= width:
                     for n, text in enumerate(_wrapped(cell, width - longest - GAP) or [""]):
-                        yield Line(f"{'' if n else name:{longest + GAP}}{text}".rstrip())
+                        yield TextLine(f"{'' if n else name:{longest + GAP}}{text}".rstrip())
                 else:
-                    yield from map(Line, _wrapped(name, width))
-                    yield from map(Line, _wrapped(cell, width, "  "))
+                    yield from map(TextLine, _wrapped(name, width))
+                    yield from map(TextLine, _wrapped(cell, width, "  "))
 
 
 def wrapped(text: str, width: int | None) -> list[str]:
@@ -150,4 +150,4 @@ def _least(cell: str) -> int:
 def _is_number(cell: str) -> bool:
     """One number, or several with no other words: 0.2 ± 0.1 (2 of 3)."""
     words = cell.split()
-    return bool(words) and all(w in JOINS or re.match(r"[(+−-]?\d", w) for w in words)
+    return bool(words) and all(w in JOINS or re.match(r"[\[(+−-]*\d", w) for w in words)

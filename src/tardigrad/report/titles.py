@@ -1,0 +1,25 @@
+"""What a folder's figures are called."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tardigrad.core.own_code import title_name
+from tardigrad.recording.folder import RunFolder
+
+
+def title_of(path: Path) -> str:
+    """Task, workers and what gave them their times, policy."""
+    folder = RunFolder.open(path)
+    summary = folder.summary()
+    return title_from(folder.spec(), summary or folder.outcomes()[0]["summary"])
+
+
+def title_from(spec: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    cluster = spec["cluster"]
+    # A trace says in its file how many there are.
+    workers = cluster.get("workers") or summary["workers"]
+    times, policy = (spec[part]["name"].rpartition(":")[2] for part in ("cluster", "policy"))
+    if summary.get("on") == "ray":
+        times = f"Ray, keeping {times} times" if summary.get("imposed") else "Ray"
+    return f"{title_name(spec['task']['name'])}, {workers} workers ({times}), {policy}"
