@@ -1,6 +1,7 @@
 """tg.compare and tg.sweep: what runs meet, what is kept and written, and what is refused."""
 
 import csv
+import os
 import sys
 import xml.etree.ElementTree
 from collections.abc import Callable
@@ -177,6 +178,15 @@ def test_what_had_ended_is_kept_when_it_is_interrupted(tmp_path: Path, jobs: int
     str(found.table())
 
 
+def dies(seed: int) -> tg.Task:
+    os._exit(3)
+
+
+def test_a_process_that_dies_is_told_with_what_to_do() -> None:
+    with pytest.raises(ChildProcessError, match="ended before its run did.*use fewer jobs"):
+        compared(dies, jobs=2)
+
+
 def test_a_folder_of_python_objects_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +221,7 @@ def test_a_sweep_gathers_seeds() -> None:
     assert first == "Sweep: quadratic: rule.lr: 2 points, 3 seeds, 6 runs"
 
 
+MINE: Any = [tg.Observer()]
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: compared(rules={}), "rules is empty"),
     (lambda: compared(rules={"a": 3}), r"rules\['a'\] must be a rule such as"),
@@ -223,14 +234,14 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: compared(evaluation=0), "evaluation=0 makes none"),
     (lambda: compared(cluster=None), "cluster is missing"),
     (lambda: compared(update=3), "there is no 'update' to set"),
-    (lambda: compared(observers=[tg.Observer()]), "give a function of label and seed"),
+    (lambda: compared(observers=MINE), "give a function of label and seed"),
     (lambda: compared(lambda seed: bowl(seed), jobs=2), "sgd cannot be sent to other processes"),
     (lambda: tg.compare(tg.Spec.of(DATA), "sgd", updates=3), "the spec says its own updates"),
     (lambda: tg.compare("none.toml", "sgd"), "there is no file none.toml"),
     (lambda: tg.compare(tg.Spec.of(DATA | {"log": "tensorboard"}), "sgd"), "give folder=PATH"),
     (lambda: tg.sweep(DATA, {"rule.lr": [1], "seed": [0]}, seeds=2), "seeds are given twice"),
     (lambda: tg.sweep(DATA, {"rule.lr": 0.1}), "there is nothing to sweep"),
-    (lambda: tg.sweep(DATA, {"rule.lr": [0.1]}, observers=[]), "give a function of label"),
+    (lambda: tg.sweep(DATA, {"rule.lr": [0.1]}, observers=MINE), "give a function of label"),
 ]
 
 

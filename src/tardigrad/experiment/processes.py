@@ -70,7 +70,7 @@ def _result(future: "Future[Outcome]") -> Outcome:
     try:
         return future.result()
     except BrokenProcessPool as error:
-        raise RuntimeError(
+        raise ChildProcessError(
             "a process ended before its run did. A script that uses several jobs must call them "
             'under `if __name__ == "__main__":`; otherwise memory may have run out: use fewer jobs'
         ) from error
