@@ -183,7 +183,7 @@ def dies(seed: int) -> tg.Task:
 
 
 def test_a_process_that_dies_is_told_with_what_to_do() -> None:
-    with pytest.raises(ChildProcessError, match="ended before its run did.*use fewer jobs"):
+    with pytest.raises(ChildProcessError, match=r"ended before its run did.*use fewer jobs"):
         compared(dies, jobs=2)
 
 
