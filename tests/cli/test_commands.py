@@ -21,6 +21,7 @@ from tardigrad.core.result_table import ResultTable
 from tardigrad.engine import Tick
 from tardigrad.experiment import Outcome, Spec, entries
 from tardigrad.policies import POLICIES
+from tardigrad.report import title_of
 from tardigrad.rules import RULES
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import TASKS
@@ -172,6 +173,7 @@ def test_the_demo_compares_eight_ways_on_the_same_draws(
     labels = ["sequential SGD", "synchronous SGD", "ASGD", "SASGD", "FASGD", "DC-ASGD"]
     assert [o["label"] for o in found] == [*labels, "Gap-Aware", "DANA-GA"]
     assert all(o["records"][-1]["samples"] == 64 * 16 for o in found)
+    assert title_of(Path("runs/demo")) == "logistic regression, 16 workers (gamma), async"
     spec = demos.demo_spec(64)
     alone, together, asynchronous, *_ = (
         made

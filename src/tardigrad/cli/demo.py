@@ -51,7 +51,7 @@ def demo(
     )
     compared = {entry.label: entry.spec for entry in demo_entries(spec, gradients)}
     with watched(folder, many=False) as bars:
-        found = compare_entries(compared, folder=folder, progress=bars)
+        found = compare_entries(compared, folder=folder, progress=bars, about=spec)
     show_results(found, folder, TARGET)
     out.print(f"everything is in {folder}")
 

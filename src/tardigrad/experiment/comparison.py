@@ -134,8 +134,12 @@ def compare_entries(
     observers: MakeObservers | None = None,
     say: Say | None = None,
     progress: CellProgress | None = None,
+    about: Experiment | None = None,
 ) -> Comparison:
-    """As `compare`, of experiments by label that may differ in anything."""
+    """As `compare`, of experiments by label that may differ in anything.
+
+    about: whose spec stands in the folder and title; left out: the first's.
+    """
     count("seeds", seeds)
     check_baseline(list(runs), baseline)
     require(
@@ -151,6 +155,6 @@ def compare_entries(
     cells = [
         RunCell(label, one, place, observers=observers) for place, (label, one) in enumerate(each)
     ]
-    outcomes = keep_outcomes(cells, folder, jobs, say, progress)
-    title = title_from(cells[0].runs.data(), outcomes[0]["summary"])
+    outcomes = keep_outcomes(cells, folder, jobs, say, progress, about)
+    title = title_from((about or cells[0].runs).data(), outcomes[0]["summary"])
     return Comparison.of(title, outcomes, baseline, folder)

@@ -11,7 +11,7 @@ import tomli_w
 
 from tardigrad.core.checks import require
 from tardigrad.engine.run import Say
-from tardigrad.experiment.cells import RunCell
+from tardigrad.experiment.cells import Experiment, RunCell
 from tardigrad.experiment.side_by_side import CellProgress, execute_cells
 from tardigrad.experiment.spec import Spec
 from tardigrad.recording.folder import RunFolder, check_free
@@ -25,11 +25,13 @@ def keep_outcomes(
     jobs: int | None = 1,
     say: Say | None = None,
     progress: CellProgress | None = None,
+    about: Experiment | None = None,
 ) -> list[Mapping[str, Any]]:
     """Execute every cell; all outcomes, as plain data.
 
     With a folder each is kept when it has ended, and stays there whatever happens to the others.
-    Each cell's loggers write into a folder of its own in it.
+    Each cell's loggers write into a folder of its own in it. `about`: whose spec stands in it; left
+    out: the first's.
     """
     logs = any(isinstance(cell.runs, Spec) and cell.runs.log for cell in cells)
     if folder is not None:
@@ -39,7 +41,7 @@ def keep_outcomes(
         folder is not None or not logs,
         "the spec has a [log], and loggers write into a folder: give folder=PATH, or take it out",
     )
-    keeper = _Keeper(folder, cells[0], at_once=logs)
+    keeper = _Keeper(folder, about or cells[0].runs, at_once=logs)
     with keeper, closing(execute_cells(cells, jobs, say, progress)) as found:
         for outcome in found:
             keeper.add(outcome._asdict())
@@ -51,9 +53,9 @@ def keep_outcomes(
 class _Keeper:
     """Makes the folder with the first outcome; before it, where loggers write into it."""
 
-    def __init__(self, path: Path | None, first: RunCell, at_once: bool) -> None:
+    def __init__(self, path: Path | None, about: Experiment, at_once: bool) -> None:
         self.outcomes: list[Mapping[str, Any]] = []
-        self._path, self._first, self._at_once = path, first, at_once
+        self._path, self._about, self._at_once = path, about, at_once
         self._folder: RunFolder | None = None
 
     def __enter__(self) -> None:
@@ -72,8 +74,8 @@ class _Keeper:
     def _make(self) -> RunFolder:
         if self._folder is None:
             assert self._path is not None
-            text = tomli_w.dumps(self._first.runs.data())
-            if not isinstance(self._first.runs, Spec):
+            text = tomli_w.dumps(self._about.data())
+            if not isinstance(self._about, Spec):
                 text = f"# Made of Python objects: a note for people, not a spec to run.\n{text}"
             self._folder = RunFolder.create(self._path, text, None)
         return self._folder

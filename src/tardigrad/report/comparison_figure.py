@@ -1,5 +1,6 @@
 """A comparison as one figure: curves over updates and over time, and differences at the end."""
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,10 +90,10 @@ def differences_panel(
 
 
 def _within(differences: Sequence[PairedDifference]) -> list[PairedDifference]:
-    """Those that do not flatten the others: not fifty times as far from 0 as the nearest."""
+    """Those that do not flatten the others: not fifty times as far from 0 as half of them are."""
     sizes = {each.label: max(map(abs, each.values)) for each in differences if each.values}
-    nearest = min((size for size in sizes.values() if size > 0), default=0.0)
-    return [each for each in differences if each.values and sizes[each.label] <= 50 * nearest]
+    usual = statistics.median_low([size for size in sizes.values() if size > 0] or [0.0])
+    return [each for each in differences if each.values and sizes[each.label] <= 50 * usual]
 
 
 def _words(differences: Sequence[PairedDifference]) -> str:
