@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from tardigrad.core.arrays import Ints
-from tardigrad.core.trees import named, restored
+from tardigrad.core.trees import leaves, named, restored
 from tardigrad.engine.fast.coefficients import coefficients, scalar_table
 from tardigrad.engine.fast.gradients import padded
-from tardigrad.engine.fast.in_place import InPlace, copied, leaves
+from tardigrad.engine.fast.in_place import InPlace, copied
 from tardigrad.engine.fast.view_places import VersionSlots, slot_table
 from tardigrad.engine.job import Job, ShardPart
 from tardigrad.engine.kernels import CppKernel, Program

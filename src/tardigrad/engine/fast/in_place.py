@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from tardigrad.core.layout import Layout
-from tardigrad.core.trees import named, restored
+from tardigrad.core.trees import leaves, rebuilt
 from tardigrad.rules import Rule, RuleOwn, RuleState
 
 
@@ -24,13 +24,9 @@ class InPlace:
         return InPlace(theta.clone(), copied(state), own, workers)
 
 
-def leaves(tree: Any) -> list[Tensor]:
-    return list(named(tree, "").values())
-
-
 def copied(tree: Any) -> Any:
     """The same tree of other tensors."""
-    return restored(tree, {n: t.clone() for n, t in named(tree, "t").items()}, "t")
+    return rebuilt(tree, [tensor.clone() for tensor in leaves(tree)])
 
 
 def rows_of(start: Tensor, count: int) -> Tensor:
