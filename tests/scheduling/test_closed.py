@@ -1,6 +1,7 @@
 """Closed forms against the event loop, to the last array."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -114,15 +115,66 @@ def test_many_workers_and_steps(policy: str) -> None:
         assert made == looped, chosen
 
 
+NETWORKS: dict[str, tg.Network] = {
+    "latency": tg.Network(latency_s=9.0),
+    "jitter": tg.Network(latency_s=5.0, jitter=2.0, rare_probability=0.1, rare_delay_s=90.0),
+    "slow shard": tg.Network(
+        latency_s=1.0,
+        bandwidth_bytes_s=10.0,
+        model_bytes=99.0,
+        slow_shards=(tg.SlowShard(0, 3.0),),
+    ),
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("policy", ["async", "sync", "stale", "stale, unbounded", "bounded"])
+def test_over_a_network(policy: str, network: str) -> None:
+    draw = np.random.default_rng([len(policy), len(network)])
+    made = 0
+    for _ in range(14):
+        workers, shards = int(draw.integers(1, 11)), int(draw.integers(1, 5))
+        kind = draw.choice(["gamma", "uneven", "exponential", "stragglers", "multiples"])
+        machines = CLUSTERS[kind](workers, draw)
+        assert isinstance(machines, tg.TimedCluster)
+        machines = replace(machines, network=NETWORKS[network])
+        chosen = POLICIES[policy](workers, draw)
+        updates, seed = int(draw.integers(1, 70)), int(draw.integers(99))
+        closed = closed_schedule(chosen, machines, updates, seed, shards, {})
+        looped = tg.schedule(chosen, machines, updates, seed, shards, bulk=False)
+        about = f"{chosen} {machines} {updates=} {seed=} {shards=}"
+        if closed is None:
+            dropped = isinstance(chosen, tg.BoundedDelay) and len(looped.drop_row) > 0
+            assert dropped or _arrive_together(looped), about
+            continue
+        looped.about.clear()
+        assert closed == looped, about
+        validate(closed)
+        made += 1
+    assert made > 2
+
+
+def _arrive_together(looped: tg.Schedule) -> bool:
+    """Whether arrivals of different gradients at one moment have to be put in order."""
+    assert not looped.about["cluster"]["network"]["jitter"]
+    return looped.about["cluster"]["name"] == "Constant"
+
+
 def test_where_there_is_no_closed_form() -> None:
     gamma = tg.Gamma(workers=40)
     away = tg.Gamma(workers=40, absences=(tg.Absence(3, 1.0),))
-    network = tg.Gamma(workers=40, network=tg.Network(latency_s=0.1))
+    outage = tg.Network(latency_s=0.1, outages=(tg.Outage(0, 1.0, 2.0),))
+    stopped = tg.Gamma(workers=40, network=outage)
+    both = tg.Gamma(workers=40, network=tg.Network(latency_s=0.1), absences=away.absences)
     everyone = np.random.default_rng(0)
     for policy in (make(40, everyone) for make in POLICIES.values()):
         assert not has_closed_form(policy, away, 1)
         assert not has_closed_form(policy, tg.Dispatcher(40, drawn_factor=0.5), 1)
-        assert not has_closed_form(policy, network, 1)
+        assert not has_closed_form(policy, stopped, 1)
+        assert not has_closed_form(policy, both, 1)
+    over = tg.Gamma(workers=40, network=tg.Network(latency_s=0.1))
+    for policy in (tg.Async(wait=False), tg.Backup(3), tg.SoftSync(3), tg.Partial(push=30)):
+        assert not has_closed_form(policy, over, 1), policy
     for policy, shards in (
         (tg.Partial(push=30, pull=0.5), 2),
         (tg.Partial(push=30, push_timeout_s=0.1), 1),

@@ -1,10 +1,11 @@
 """Whole schedules without the event loop, where what a policy waits for can be written down.
 
 The event loop is the reference; tests hold these equal to it, to the last array. Each file has the
-formula and why it is the event loop's. All are for messages that take no time and workers that
-never leave.
+formula and why it is the event loop's. All are for workers that never leave, and all but
+`networked` for messages that take no time.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from tardigrad.clusters import Cluster, Dispatcher, TimedCluster
@@ -21,6 +22,7 @@ from tardigrad.policies import (
 from tardigrad.scheduling.closed.asynchronous import asynchronous
 from tardigrad.scheduling.closed.backup import backup
 from tardigrad.scheduling.closed.bounded_delay import bounded_delay
+from tardigrad.scheduling.closed.networked import goes_over_network, networked
 from tardigrad.scheduling.closed.one_shard import OneShard
 from tardigrad.scheduling.closed.partial import in_rounds, partial, quota
 from tardigrad.scheduling.closed.rounds import worth_rounds
@@ -37,13 +39,17 @@ def closed_schedule(
     """The schedule in closed form, or None where there is none."""
     if not has_closed_form(policy, cluster, shards):
         return None
+    if isinstance(cluster, TimedCluster) and cluster.network is not None:
+        over = networked(policy, cluster, updates, seed, shards)
+        return None if over is None else replace(over, about=about)
     made = _at_one_shard(policy, cluster, updates, seed)
     clockless = not isinstance(cluster, TimedCluster)
     return None if made is None else made.schedule(shards, about, clockless)
 
 
 def has_closed_form(policy: Policy, cluster: Cluster, shards: int) -> bool:
-    """Whether `closed_schedule` has one, unless workers tie in steps that take no time."""
+    """Whether `closed_schedule` has one, unless workers tie: without a network in steps that take
+    no time, over one in any. Over a network `BoundedDelay` has one while it drops nothing."""
     # A policy of one's own may be derived from one of these, and do something else.
     kind, workers = type(policy), cluster.workers
     never_waits = kind in (Async, BoundedDelay) or (
@@ -52,7 +58,7 @@ def has_closed_form(policy: Policy, cluster: Cluster, shards: int) -> bool:
     if not isinstance(cluster, TimedCluster):
         return isinstance(cluster, Dispatcher) and cluster.uniform and never_waits
     if not cluster.undisturbed:
-        return False
+        return goes_over_network(policy, cluster)
     if isinstance(policy, Backup) and kind is Backup:
         return worth_rounds(workers, workers - policy.backups)
     if isinstance(policy, Partial) and kind is Partial:
