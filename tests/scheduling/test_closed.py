@@ -40,6 +40,7 @@ POLICIES: dict[str, Callable[[int, Draws], tg.Policy]] = {
     "stale": lambda n, draw: tg.StaleSynchronous(int(draw.integers(0, 6))),
     "stale, unbounded": lambda n, draw: tg.StaleSynchronous(None),
     "bounded": lambda n, draw: tg.BoundedDelay(int(draw.integers(0, 2 * n))),
+    "deadline": lambda n, draw: tg.Deadline(draw.choice([0.0, 0.5, 1.0, 2.0, 3.0, 110.0, 128.0])),
     "partial": lambda n, draw: tg.Partial(
         push=int(draw.integers(1, n + 1)), pull=draw.choice([0.5, 0.9, 1.0])
     ),
@@ -99,7 +100,9 @@ def test_a_closed_form_is_the_event_loop(policy: str, cluster: str) -> None:
         validate(made)
 
 
-@pytest.mark.parametrize("policy", ["backup", "soft sync", "stale", "bounded", "partial"])
+@pytest.mark.parametrize(
+    "policy", ["backup", "soft sync", "stale", "bounded", "partial", "deadline"]
+)
 def test_many_workers_and_steps(policy: str) -> None:
     """More steps than are drawn at a time, by some workers far more than by others."""
     draw = np.random.default_rng(3)
@@ -179,7 +182,6 @@ def test_where_there_is_no_closed_form() -> None:
         (tg.Partial(push=30, pull=0.5), 2),
         (tg.Partial(push=30, push_timeout_s=0.1), 1),
         (tg.Partial(push=30, catch_up=False), 1),
-        (tg.Deadline(1.0), 1),
         (tg.RampUp(tg.Async(), 5), 1),
         (tg.PartialPull(tg.Async(), 0.5), 1),
     ):
@@ -200,6 +202,9 @@ def test_small_groups_of_many_are_left_to_the_loop(monkeypatch: pytest.MonkeyPat
     assert has_closed_form(tg.Backup(50), tg.Gamma(workers=1000), 1)
     assert not has_closed_form(tg.Backup(998), tg.Gamma(workers=1000), 1)
     assert not has_closed_form(tg.Partial(push=5), tg.Gamma(workers=6), 1)
+    forty = tg.Gamma(workers=40)
+    assert closed_schedule(tg.Deadline(0.0), forty, 20, 0, 1, {}) is None
+    assert closed_schedule(tg.Deadline(128.0), forty, 20, 0, 1, {}) is not None
 
 
 def test_steps_that_take_no_time() -> None:

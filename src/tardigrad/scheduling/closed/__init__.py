@@ -13,6 +13,7 @@ from tardigrad.policies import (
     Async,
     Backup,
     BoundedDelay,
+    Deadline,
     Partial,
     Policy,
     SoftSync,
@@ -22,6 +23,7 @@ from tardigrad.policies import (
 from tardigrad.scheduling.closed.asynchronous import asynchronous
 from tardigrad.scheduling.closed.backup import backup
 from tardigrad.scheduling.closed.bounded_delay import bounded_delay
+from tardigrad.scheduling.closed.deadline import deadline
 from tardigrad.scheduling.closed.networked import goes_over_network, networked
 from tardigrad.scheduling.closed.one_shard import OneShard
 from tardigrad.scheduling.closed.partial import in_rounds, partial, quota
@@ -48,8 +50,9 @@ def closed_schedule(
 
 
 def has_closed_form(policy: Policy, cluster: Cluster, shards: int) -> bool:
-    """Whether `closed_schedule` has one, unless workers tie: without a network in steps that take
-    no time, over one in any. Over a network `BoundedDelay` has one while it drops nothing."""
+    """Whether `closed_schedule` has one, as far as can be told beforehand. There is none where
+    workers tie in steps that take no time, or over a network in any; where `BoundedDelay` drops
+    something over a network; and where so short a `Deadline` leaves rounds of a few."""
     # A policy of one's own may be derived from one of these, and do something else.
     kind, workers = type(policy), cluster.workers
     never_waits = kind in (Async, BoundedDelay) or (
@@ -64,6 +67,8 @@ def has_closed_form(policy: Policy, cluster: Cluster, shards: int) -> bool:
     if isinstance(policy, Partial) and kind is Partial:
         waited = quota(policy, workers)
         return in_rounds(policy, workers, shards) and worth_rounds(workers, waited)
+    if kind is Deadline:
+        return worth_rounds(workers, workers)
     return never_waits or kind in (Sync, SoftSync, StaleSynchronous)
 
 
@@ -96,6 +101,8 @@ def _at_one_shard(policy: Policy, cluster: Cluster, updates: int, seed: int) -> 
             return synchronous(policy, cluster, updates, seed)
         case Backup():
             return backup(policy, cluster, updates, seed)
+        case Deadline():
+            return deadline(policy, cluster, updates, seed)
         case Partial():
             return partial(policy, cluster, updates, seed)
         case SoftSync():

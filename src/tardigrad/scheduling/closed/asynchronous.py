@@ -18,6 +18,6 @@ def asynchronous(policy: Async, cluster: Cluster, updates: int, seed: int) -> On
         return None
     return OneShard(
         **arrived.rows(np.arange(updates) + int(policy.wait))._asdict(),
-        group_rows=arrived.row[:, None],
+        group_rows=arrived.row,
         group_time_s=arrived.end_s,
     )

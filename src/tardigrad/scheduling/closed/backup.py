@@ -7,12 +7,12 @@ each gradient decided on. With backups = 0 nobody is late, and the rounds are th
 from tardigrad.clusters import TimedCluster
 from tardigrad.policies import Backup
 from tardigrad.scheduling.closed.one_shard import OneShard
-from tardigrad.scheduling.closed.rounds import rounds
+from tardigrad.scheduling.closed.rounds import first, rounds
 
 REASON = "old version"
 
 
-def backup(policy: Backup, cluster: TimedCluster, updates: int, seed: int) -> OneShard:
+def backup(policy: Backup, cluster: TimedCluster, updates: int, seed: int) -> OneShard | None:
     quota = cluster.workers - policy.backups
-    made = rounds(cluster.realise(seed), cluster.workers, quota, updates)
-    return OneShard(**vars(made), drop_reason=REASON)
+    made = rounds(cluster.realise(seed), cluster.workers, first(quota), updates)
+    return None if made is None else OneShard(**vars(made), drop_reason=REASON)

@@ -47,7 +47,7 @@ def bounded_delay(
     row, end_s = arrived.row, arrived.end_s
     return OneShard(
         **arrived.rows(version)._asdict(),
-        group_rows=row[applied][:, None],
+        group_rows=row[applied],
         group_time_s=end_s[applied],
         drop_row=row[~applied],
         drop_time_s=end_s[~applied],

@@ -22,10 +22,12 @@ def _no_ints() -> Ints:
 
 @dataclass(frozen=True)
 class OneShard:
-    """A schedule at one shard. Group i is `group_rows[i]`: all are of one size.
+    """A schedule at one shard.
 
     Args:
         version: that each row read, which is its stamp too.
+        group_rows: of the groups, one after the other.
+        group_size: how many of them belong to each; one number for all.
         group_scale: of every group.
         drop_reason: of every drop.
         drop_after: how many groups had been applied by then.
@@ -42,6 +44,7 @@ class OneShard:
     version: Ints
     group_rows: Ints
     group_time_s: Floats
+    group_size: int | Ints = 1
     group_scale: float = 1.0
     drop_row: Ints = field(default_factory=_no_ints)
     drop_time_s: Floats = field(default_factory=lambda: np.empty(0))
@@ -52,7 +55,14 @@ class OneShard:
     reply_applies: Ints = field(default_factory=_no_ints)
 
     def schedule(self, shards: int, about: dict[str, Any], clockless: bool = False) -> Schedule:
-        updates, size = self.group_rows.shape
+        updates = len(self.group_time_s)
+        sizes = np.broadcast_to(self.group_size, updates)
+        ends = np.cumsum(np.repeat(sizes, shards))
+        # Every shard's copy of a group begins where the group does.
+        begins = np.repeat(np.cumsum(sizes) - sizes, shards) - (ends - np.repeat(sizes, shards))
+        rows = self.group_rows
+        if shards > 1:
+            rows = rows[np.arange(int(ends[-1])) + np.repeat(begins, np.repeat(sizes, shards))]
         groups, drops, replies = updates * shards, len(self.drop_row), len(self.reply_extra)
         each = np.arange(shards)
         # A shard that applies has seen the shards before it do so.
@@ -69,8 +79,8 @@ class OneShard:
             group_shard=np.tile(each, updates),
             group_time_s=np.repeat(self.group_time_s, shards),
             group_scale=np.full(groups, self.group_scale),
-            group_start=np.arange(groups + 1) * size,
-            group_rows=np.repeat(self.group_rows, shards, axis=0).ravel(),
+            group_start=np.concatenate([[0], ends]),
+            group_rows=rows,
             drop_row=np.repeat(self.drop_row, shards),
             drop_shard=np.tile(each, drops),
             drop_time_s=np.repeat(self.drop_time_s, shards),

@@ -20,7 +20,7 @@ from tardigrad.clusters import TimedCluster
 from tardigrad.core.arrays import Ints
 from tardigrad.policies import Partial
 from tardigrad.scheduling.closed.one_shard import OneShard
-from tardigrad.scheduling.closed.rounds import Rounds, rounds
+from tardigrad.scheduling.closed.rounds import Rounds, first, rounds
 
 REASON = "old stamp"
 
@@ -36,9 +36,11 @@ def in_rounds(policy: Partial, workers: int, shards: int) -> bool:
     return every_block and keeps_up and not policy.push_timeout_s
 
 
-def partial(policy: Partial, cluster: TimedCluster, updates: int, seed: int) -> OneShard:
+def partial(policy: Partial, cluster: TimedCluster, updates: int, seed: int) -> OneShard | None:
     workers, waited = cluster.workers, quota(policy, cluster.workers)
-    made = rounds(cluster.realise(seed), workers, waited, updates)
+    made = rounds(cluster.realise(seed), workers, first(waited), updates)
+    if made is None:
+        return None
     extra, after, applies = _replies(made, waited)
     return OneShard(
         **vars(made),

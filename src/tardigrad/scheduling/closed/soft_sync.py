@@ -28,7 +28,8 @@ def soft_sync(policy: SoftSync, cluster: Cluster, updates: int, seed: int) -> On
     in_order = np.lexsort((arrived.step, arrived.worker, came // size))
     return OneShard(
         **arrived.rows(version)._asdict(),
-        group_rows=arrived.row[in_order].reshape(updates, size),
+        group_rows=arrived.row[in_order],
+        group_size=size,
         group_time_s=arrived.end_s[size - 1 :: size],
         reply_extra=extra,
         reply_after=told // size,

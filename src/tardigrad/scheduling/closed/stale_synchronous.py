@@ -46,7 +46,7 @@ def stale_synchronous(
         start_s=np.where(let_by < 0, 0.0, arrived.end_s[let_by]),
         end_s=end_s,
         version=let_by + 1,
-        group_rows=pushed[:, None],
+        group_rows=pushed,
         group_time_s=arrived.end_s,
         reply_extra=extra[told],
         reply_after=told,

@@ -27,6 +27,7 @@ def synchronous(policy: Sync, cluster: TimedCluster, updates: int, seed: int) ->
         start_s=np.repeat(starts, workers),
         end_s=np.concatenate([ends.ravel(), np.full(workers, np.nan)]),
         version=version,
-        group_rows=np.arange(updates * workers).reshape(updates, workers),
+        group_rows=np.arange(updates * workers),
+        group_size=workers,
         group_time_s=starts[1:],
     )

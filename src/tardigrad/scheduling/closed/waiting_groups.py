@@ -53,6 +53,7 @@ def waiting_groups(policy: SoftSync, cluster: TimedCluster, updates: int, seed: 
         start_s=np.repeat(np.concatenate([[0.0], group_time_s]), [workers, *[size] * updates]),
         end_s=end_s,
         version=np.repeat(np.arange(updates + 1), [workers, *[size] * updates]),
-        group_rows=np.take_along_axis(came_rows, by_worker, axis=1),
+        group_rows=np.take_along_axis(came_rows, by_worker, axis=1).ravel(),
+        group_size=size,
         group_time_s=group_time_s,
     )
