@@ -131,7 +131,9 @@ NETWORKS: dict[str, tg.Network] = {
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("policy", ["async", "sync", "stale", "stale, unbounded", "bounded"])
+@pytest.mark.parametrize(
+    "policy", ["async", "sync", "stale", "stale, unbounded", "bounded", "backup", "soft sync"]
+)
 def test_over_a_network(policy: str, network: str) -> None:
     draw = np.random.default_rng([len(policy), len(network)])
     made = 0
@@ -176,7 +178,7 @@ def test_where_there_is_no_closed_form() -> None:
         assert not has_closed_form(policy, stopped, 1)
         assert not has_closed_form(policy, both, 1)
     over = tg.Gamma(workers=40, network=tg.Network(latency_s=0.1))
-    for policy in (tg.Async(wait=False), tg.Backup(3), tg.SoftSync(3), tg.Partial(push=30)):
+    for policy in (tg.Async(wait=False), tg.SoftSync(3, wait=False), tg.Partial(push=30)):
         assert not has_closed_form(policy, over, 1), policy
     for policy, shards in (
         (tg.Partial(push=30, pull=0.5), 2),

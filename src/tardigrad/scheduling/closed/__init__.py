@@ -2,7 +2,7 @@
 
 The event loop is the reference; tests hold these equal to it, to the last array. Each file has the
 formula and why it is the event loop's. All are for workers that never leave, and all but
-`networked` for messages that take no time.
+those of `networked` and `networked_groups` for messages that take no time.
 """
 
 from dataclasses import replace
@@ -24,7 +24,8 @@ from tardigrad.scheduling.closed.asynchronous import asynchronous
 from tardigrad.scheduling.closed.backup import backup
 from tardigrad.scheduling.closed.bounded_delay import bounded_delay
 from tardigrad.scheduling.closed.deadline import deadline
-from tardigrad.scheduling.closed.networked import goes_over_network, networked
+from tardigrad.scheduling.closed.networked import goes_over_network, networked, steady
+from tardigrad.scheduling.closed.networked_groups import networked_groups
 from tardigrad.scheduling.closed.one_shard import OneShard
 from tardigrad.scheduling.closed.partial import in_rounds, partial, quota
 from tardigrad.scheduling.closed.rounds import worth_rounds
@@ -42,7 +43,8 @@ def closed_schedule(
     if not has_closed_form(policy, cluster, shards):
         return None
     if isinstance(cluster, TimedCluster) and cluster.network is not None:
-        over = networked(policy, cluster, updates, seed, shards)
+        make = networked_groups if isinstance(policy, Backup | SoftSync) else networked
+        over = make(policy, cluster, updates, seed, shards)
         return None if over is None else replace(over, about=about)
     made = _at_one_shard(policy, cluster, updates, seed)
     clockless = not isinstance(cluster, TimedCluster)
@@ -61,7 +63,8 @@ def has_closed_form(policy: Policy, cluster: Cluster, shards: int) -> bool:
     if not isinstance(cluster, TimedCluster):
         return isinstance(cluster, Dispatcher) and cluster.uniform and never_waits
     if not cluster.undisturbed:
-        return goes_over_network(policy, cluster)
+        waits = kind is Backup or (kind is SoftSync and not never_waits)
+        return steady(cluster) and (waits or goes_over_network(policy))
     if isinstance(policy, Backup) and kind is Backup:
         return worth_rounds(workers, workers - policy.backups)
     if isinstance(policy, Partial) and kind is Partial:

@@ -33,11 +33,14 @@ from tardigrad.scheduling.closed.arrivals import LATER
 from tardigrad.scheduling.schedule import Schedule
 
 
-def goes_over_network(policy: Policy, cluster: TimedCluster) -> bool:
-    """Whether `networked` is for this."""
+def steady(cluster: TimedCluster) -> bool:
+    """Whether messages take time, but nobody leaves and no shard stops."""
     network = cluster.network
-    if network is None or network.outages or cluster.absences:
-        return False
+    return network is not None and not network.outages and not cluster.absences
+
+
+def goes_over_network(policy: Policy) -> bool:
+    """Whether `networked` is for this."""
     return policy == Async() or type(policy) in (BoundedDelay, StaleSynchronous, Sync)
 
 
