@@ -11,7 +11,13 @@ import tardigrad as tg
 from tardigrad.clusters import Cluster, Constant, StepTimes
 from tardigrad.core.arrays import Floats
 from tardigrad.scheduling import validate
-from tardigrad.scheduling.closed import closed_schedule, has_closed_form, least_gradients, rounds
+from tardigrad.scheduling.closed import (
+    closed_schedule,
+    has_closed_form,
+    in_one_piece,
+    least_gradients,
+    rounds,
+)
 
 Draws = np.random.Generator
 
@@ -190,6 +196,17 @@ def test_where_there_is_no_closed_form() -> None:
         assert not has_closed_form(policy, gamma, shards), policy
     for policy in (tg.Sync(), tg.StaleSynchronous(2), tg.Backup(3), tg.SoftSync(3)):
         assert not has_closed_form(policy, tg.Dispatcher(40), 1), policy
+
+
+def test_what_collects_in_lists_is_measured_as_the_loop_is() -> None:
+    """It holds several times as much meanwhile, which `check_size` has to know."""
+    gamma, network = tg.Gamma(workers=40), tg.Network(latency_s=0.1)
+    over = tg.Gamma(workers=40, network=network)
+    for policy in (tg.Backup(4), tg.Async(), tg.SoftSync(4, wait=False)):
+        assert in_one_piece(policy, gamma, 1), policy
+    for policy, cluster in ((tg.SoftSync(4), gamma), (tg.SoftSync(4), over), (tg.Backup(4), over)):
+        assert has_closed_form(policy, cluster, 1), policy
+        assert not in_one_piece(policy, cluster, 1), policy
 
 
 def test_a_policy_of_ones_own_has_none() -> None:

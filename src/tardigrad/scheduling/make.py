@@ -12,7 +12,7 @@ from tardigrad.core.arrays import Ints
 from tardigrad.core.checks import count, require
 from tardigrad.links import Full, Gate, Link
 from tardigrad.policies import Async, Policy
-from tardigrad.scheduling.closed import closed_schedule, has_closed_form, least_gradients
+from tardigrad.scheduling.closed import closed_schedule, in_one_piece, least_gradients
 from tardigrad.scheduling.loop import ControlLoop
 from tardigrad.scheduling.recorder import Recorder
 from tardigrad.scheduling.schedule import Schedule
@@ -86,7 +86,7 @@ def check_control(
     count("shards", shards)
     count("seed", seed, least=0)
     _check(policy, cluster.workers, shards, clockless=isinstance(cluster, Clockless))
-    closed = isinstance(link, Full) and has_closed_form(policy, cluster, shards)
+    closed = isinstance(link, Full) and in_one_piece(policy, cluster, shards)
     gradients = cluster.workers + updates
     if closed:
         gradients = least_gradients(policy, cluster, updates)

@@ -75,6 +75,15 @@ def has_closed_form(policy: Policy, cluster: Cluster, shards: int) -> bool:
     return never_waits or kind in (Sync, SoftSync, StaleSynchronous)
 
 
+def in_one_piece(policy: Policy, cluster: Cluster, shards: int) -> bool:
+    """Whether a closed form makes whole arrays, and does not collect numbers in lists."""
+    over_network = isinstance(cluster, TimedCluster) and cluster.network is not None
+    collects = (isinstance(policy, SoftSync) and policy.wait) or (
+        isinstance(policy, Backup) and over_network
+    )
+    return has_closed_form(policy, cluster, shards) and not collects
+
+
 def least_gradients(policy: Policy, cluster: Cluster, updates: int) -> int:
     """How many gradients a schedule in closed form has, at least."""
     workers, size = cluster.workers, 1

@@ -24,7 +24,7 @@ from tardigrad.scheduling.sources import DrawnAhead
 CHUNK = 16
 FINISHED, ARRIVED, PULLED, REQUESTED = range(4)
 
-Event = tuple[float, int, int, int, int, Any]
+_Event = tuple[float, int, int, int, int, Any]
 """When, sequence, kind, worker, shard, and more."""
 
 
@@ -53,7 +53,7 @@ class _Groups:
             self.size = max(1, workers // policy.groups)
         self.updates = updates
         self.recorder = Recorder(workers, shards)
-        self._heap: list[Event] = []
+        self._heap: list[_Event] = []
         self._sequence = 0
         self._next_s = DrawnAhead(cluster.realise(seed), workers).next_s
         self._push_s = _Delays(messages, False, workers)
