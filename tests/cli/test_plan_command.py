@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tardigrad.bench.schedule import bench_schedule
-from tardigrad.clusters import Absence, TimedCluster
+from tardigrad.bench.schedule import bench_schedule, check_same
+from tardigrad.clusters import Absence, Gamma, TimedCluster
 from tardigrad.experiment import Spec
 from tardigrad.plan.studies.backup_workers import backup_workers
 from tardigrad.plan.studies.gap_aware_speedup import gap_aware_speedup
 from tardigrad.plan.studies.layer_staleness import layer_staleness
 from tardigrad.plan.studies.psp_times import psp_times
+from tardigrad.policies import Async, Sync
+from tardigrad.scheduling import schedule
 from tests.cli.command_line import Cli
 
 
@@ -170,6 +172,19 @@ def test_partial_waiting_saves_what_the_paper_says(tmp_path: Path) -> None:
 
 
 def test_the_benchmark_compares_equal_schedules() -> None:
-    found = bench_schedule(workers=(5, 20), updates=400, repeats=1)
-    assert [row[0] for row in found.rows] == [5, 20]
-    assert all(float(cell or 0) > 0 for row in found.rows for cell in row)
+    found = bench_schedule(workers=(20, 40), gradients=400, repeats=1)
+    rows = found.data()["rows"]
+    assert {row["workers"] for row in rows} == {20, 40}
+    kinds = {row["policy"].partition("(")[0] for row in rows}
+    assert kinds == {
+        *("Async", "Sync", "Backup", "Partial", "SoftSync", "StaleSynchronous", "BoundedDelay")
+    }
+    for row in rows:
+        looped = row["workers"] == 20 or row["policy"] == "Async"
+        assert (row["event loop"] is not None) == looped
+        assert row["form ÷"] == pytest.approx(row["closed form"] / row["SimPy"])
+
+
+def test_the_benchmark_notices_other_schedules() -> None:
+    with pytest.raises(AssertionError, match="not the same"):
+        check_same([schedule(p, Gamma(workers=3), 9) for p in (Async(), Sync())], None)

@@ -141,11 +141,12 @@ class Messages:
                 at_s = ends_s
         return at_s
 
-    def times(self, pull: bool, worker: int, sequences: Ints) -> Floats:
-        """Seconds of a worker's messages: one row per shard, one column per sequence."""
+    def times(self, pull: bool, worker: int | Ints, sequences: Ints) -> Floats:
+        """Seconds of a worker's messages: one row per shard, one column per sequence; of several
+        workers' in one go, worker by worker."""
         model = self.network
-        streams = (self._pulls if pull else self._pushes)[worker][:, None]
-        took = np.full((self.shards, len(sequences)), float(model.latency_s))
+        streams = (self._pulls if pull else self._pushes)[worker][..., None]
+        took = np.full((*streams.shape[:-1], len(sequences)), float(model.latency_s))
         if model.jitter and model.latency_s:
             took += model.latency_s * model.jitter * exponential(streams, 2 * sequences)
         took = (took + self._transfer_s) * self._factor[:, None]

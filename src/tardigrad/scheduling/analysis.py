@@ -128,9 +128,13 @@ def arrivals_s(schedule: Schedule, messages: Messages | None = None) -> Floats:
     out = np.repeat(schedule.end_s[:, None], schedule.shards, axis=1)
     if messages is None:
         return out
-    for worker in range(schedule.workers):
-        pushed = np.nonzero((schedule.worker == worker) & np.isfinite(schedule.end_s))[0]
-        out[pushed] += messages.times(False, worker, np.arange(len(pushed))).T
+    pushed = np.nonzero(np.isfinite(schedule.end_s))[0]
+    pushed = pushed[np.argsort(schedule.worker[pushed], kind="stable")]
+    counts = np.bincount(schedule.worker[pushed], minlength=schedule.workers)
+    sequence = np.arange(len(pushed)) - np.repeat(np.cumsum(counts) - counts, counts)
+    everyone = np.arange(schedule.workers)
+    took = messages.times(False, everyone, np.arange(int(counts.max(initial=0))))
+    out[pushed] += took[schedule.worker[pushed], :, sequence]
     if messages.network.outages:
         for shard in range(schedule.shards):
             out[:, shard] = [messages.up_s(shard, at_s) for at_s in out[:, shard].tolist()]

@@ -12,7 +12,6 @@ import numpy as np
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.arrays import Floats, Ints
 from tardigrad.core.checks import count, number, require
-from tardigrad.scheduling.bulk import no_losses
 from tardigrad.scheduling.schedule import Schedule
 
 
@@ -95,7 +94,6 @@ def layered_schedule(
         group_start=np.arange(len(flat_s) + 1),
         group_rows=np.concatenate(rows)[in_order],
         about=about,
-        **no_losses(),
     )
 
 

@@ -11,8 +11,8 @@ from tardigrad.clusters import Clockless, Cluster, FixedOrder, TimedCluster
 from tardigrad.core.arrays import Ints
 from tardigrad.core.checks import count, require
 from tardigrad.links import Full, Gate, Link
-from tardigrad.policies import Async, Policy, Sync
-from tardigrad.scheduling.bulk import bulk_schedule, has_closed_form
+from tardigrad.policies import Async, Policy
+from tardigrad.scheduling.closed import closed_schedule, in_one_piece, least_gradients
 from tardigrad.scheduling.loop import ControlLoop
 from tardigrad.scheduling.recorder import Recorder
 from tardigrad.scheduling.schedule import Schedule
@@ -46,7 +46,7 @@ def schedule(
     )
     gate = link.realise(seed, [0] * shards)
     if bulk and gate is None:
-        made = bulk_schedule(policy, cluster, updates, seed, shards, about)
+        made = closed_schedule(policy, cluster, updates, seed, shards, about)
         if made is not None:
             return made
     recorder = Recorder(cluster.workers, shards, clockless=isinstance(cluster, Clockless))
@@ -86,9 +86,10 @@ def check_control(
     count("shards", shards)
     count("seed", seed, least=0)
     _check(policy, cluster.workers, shards, clockless=isinstance(cluster, Clockless))
-    everyone = policy == Sync() and isinstance(cluster, TimedCluster) and cluster.undisturbed
-    gradients = cluster.workers * updates if everyone else cluster.workers + updates
-    closed = isinstance(link, Full) and has_closed_form(policy, cluster)
+    closed = isinstance(link, Full) and in_one_piece(policy, cluster, shards)
+    gradients = cluster.workers + updates
+    if closed:
+        gradients = least_gradients(policy, cluster, updates)
     check_size(cluster.workers, updates, shards, gradients, closed)
     check_link(policy, link)
     described = {"policy": policy, "cluster": cluster, "link": link}

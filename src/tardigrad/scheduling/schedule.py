@@ -61,19 +61,19 @@ class Schedule:
     """Group i is group_rows[group_start[i] : group_start[i + 1]]; one longer than the groups."""
     group_rows: Ints
 
-    drop_row: Ints = field(metadata={"of": "drop"})
-    drop_shard: Ints = field(metadata={"of": "drop"})
-    drop_time_s: Floats = field(metadata={"of": "drop"})
-    drop_reason: Ints = field(metadata={"of": "drop"})
+    drop_row: Ints = field(default_factory=_no_ints, metadata={"of": "drop"})
+    drop_shard: Ints = field(default_factory=_no_ints, metadata={"of": "drop"})
+    drop_time_s: Floats = field(default_factory=_no_floats, metadata={"of": "drop"})
+    drop_reason: Ints = field(default_factory=_no_ints, metadata={"of": "drop"})
     """Index into `reasons`."""
-    drop_after: Ints = field(metadata={"of": "drop"})
+    drop_after: Ints = field(default_factory=_no_ints, metadata={"of": "drop"})
     """How many groups, of all shards, had been applied by then."""
 
-    member_worker: Ints = field(metadata={"of": "member"})
-    member_joined: Ints = field(metadata={"of": "member"})
+    member_worker: Ints = field(default_factory=_no_ints, metadata={"of": "member"})
+    member_joined: Ints = field(default_factory=_no_ints, metadata={"of": "member"})
     """1 where the worker came, 0 where it went."""
-    member_time_s: Floats = field(metadata={"of": "member"})
-    member_after: Ints = field(metadata={"of": "member"})
+    member_time_s: Floats = field(default_factory=_no_floats, metadata={"of": "member"})
+    member_after: Ints = field(default_factory=_no_ints, metadata={"of": "member"})
 
     wire_worker: Ints = field(default_factory=_no_ints, metadata={"of": "wire"})
     """A link's decisions, in order: one per push and per reply, of each shard. None are recorded

@@ -15,6 +15,7 @@ from tardigrad.clusters import Dispatch, StepTimes
 ARRIVAL, DECISION = 0, 1
 CHUNK = 64
 DRAWS = 1 << 20
+NEAR = 256
 
 
 Arguments = TypeVarTuple("Arguments")
@@ -45,29 +46,51 @@ class EventSource(Protocol):
     def pop(self) -> QueuedCall | None: ...
 
 
+class DrawnAhead:
+    """Step times as numbers, drawn a chunk of steps at a time, and for many workers in one go.
+
+    Where there are many workers a chunk is short, because each of them makes few steps. Who runs
+    out has its neighbours' drawn too that will soon: most of what a draw costs is making it.
+    """
+
+    def __init__(self, times: StepTimes, workers: int) -> None:
+        self.times = times
+        self.chunk = max(4, min(CHUNK, DRAWS // workers))
+        first = times.step_s(np.arange(workers)[:, None], np.arange(self.chunk)[None, :])
+        self._drawn: list[list[float]] = first[:, ::-1].tolist()  # a worker's next is last
+        self._until = np.full(workers, self.chunk)
+
+    def next_s(self, worker: int) -> float:
+        """Of a worker's next step: steps come in order."""
+        drawn = self._drawn[worker]
+        if not drawn:
+            self._draw(worker)
+            drawn = self._drawn[worker]
+        return drawn.pop()
+
+    def _draw(self, worker: int) -> None:
+        first, all_drawn, few = worker // NEAR * NEAR, self._drawn, self.chunk // 2
+        near = [first + i for i, d in enumerate(all_drawn[first : first + NEAR]) if len(d) <= few]
+        steps = self._until[near, None] + np.arange(self.chunk)[::-1]
+        self._until[near] += self.chunk
+        more = self.times.step_s(np.array(near)[:, None], steps).tolist()
+        for who, fresh in zip(near, more, strict=True):
+            all_drawn[who] = fresh + all_drawn[who]
+
+
 class TimedSource:
     """Step times from a time model, merged in a heap."""
 
     def __init__(self, times: StepTimes, workers: int) -> None:
-        self.times = times
+        self._next_s = DrawnAhead(times, workers).next_s
         self._heap: list[QueuedCall] = []
         self._sequence = 0
-        # Draws are made a chunk of steps at a time, all workers' first chunk in one go; where there
-        # are many workers a chunk is short, because each of them makes few steps. A worker's next
-        # is last.
-        self.chunk = max(4, min(CHUNK, DRAWS // workers))
-        first = times.step_s(np.arange(workers)[:, None], np.arange(self.chunk)[None, :])
-        self._drawn: list[list[float]] = first[:, ::-1].tolist()
         self._computing = [0] * workers  # the sequence number of its end in the queue
         self._abandoned: set[int] = set()
 
     def compute(self, worker: int, step: int, now_s: float) -> None:
-        drawn = self._drawn[worker]
-        if not drawn:
-            steps = np.arange(step, step + self.chunk)[::-1]
-            drawn.extend(self.times.step_s(worker, steps).tolist())
         self._computing[worker] = self._sequence = sequence = self._sequence + 1
-        ends_s = now_s + drawn.pop()
+        ends_s = now_s + self._next_s(worker)
         heapq.heappush(self._heap, (ends_s, ARRIVAL, sequence, None, (worker,)))
 
     def abandon(self, worker: int) -> None:
