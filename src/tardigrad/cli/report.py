@@ -9,7 +9,8 @@ from tardigrad import report as reports
 from tardigrad.cli.console import out
 from tardigrad.cli.show import show
 from tardigrad.core.own_code import title_name
-from tardigrad.recording.folder import SCHEDULE, RunFolder
+from tardigrad.engine.result_files import SCHEDULE
+from tardigrad.recording.folder import RunFolder
 
 TRACED = 20_000
 """How many updates go into a trace file: some megabytes, which Perfetto opens at once."""
@@ -64,7 +65,12 @@ def _staleness(path: Path) -> list[Path]:
 def title_of(path: Path) -> str:
     """Task, workers and what gave them their times, policy."""
     folder = RunFolder.open(path)
-    spec, summary = folder.spec(), folder.summary()
+    summary = folder.summary()
+    if not folder.has_spec:
+        about = folder.schedule().about
+        names = (str(about.get(part, {}).get("name", "")) for part in ("cluster", "policy"))
+        return reports.made_title(summary["task"], summary["workers"], *names)
+    spec = folder.spec()
     cluster = spec["cluster"]
     # A trace says in its file how many there are.
     workers = cluster.get("workers") or (summary or folder.outcomes()[0]["summary"])["workers"]

@@ -1,8 +1,10 @@
 """Experiments as data: the spec, and running what it says."""
 
 from tardigrad.experiment.comparison import Entry, Outcome, entries, outcomes
-from tardigrad.experiment.real import compare_real, real_beside_simulated, replay, run_on_ray
-from tardigrad.experiment.run import run, saved_updates
+from tardigrad.experiment.loading import load_run
+from tardigrad.experiment.real import compare_real, real_beside_simulated, run_on_ray
+from tardigrad.experiment.replaying import replay
+from tardigrad.experiment.run import run
 from tardigrad.experiment.spec import Spec, changed, differences, read_toml
 from tardigrad.experiment.sweep import Point, default_jobs, points, sweep
 
@@ -16,6 +18,7 @@ __all__ = [
     "default_jobs",
     "differences",
     "entries",
+    "load_run",
     "outcomes",
     "points",
     "read_toml",
@@ -23,6 +26,5 @@ __all__ = [
     "replay",
     "run",
     "run_on_ray",
-    "saved_updates",
     "sweep",
 ]

@@ -15,7 +15,7 @@ from tardigrad.core.used_code import used_code
 from tardigrad.engine import Diverged
 from tardigrad.engine.drive import drive
 from tardigrad.engine.observer import Watch
-from tardigrad.experiment.run import schedule_facts, summarise
+from tardigrad.engine.result_files import schedule_facts, summarise
 from tardigrad.experiment.spec import RULE, STRUCTURE, Spec, changed
 from tardigrad.experiment.structure import Plain, parameters_of
 from tardigrad.scheduling import Schedule

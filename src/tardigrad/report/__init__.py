@@ -2,6 +2,7 @@
 
 from tardigrad.report.figures import draw
 from tardigrad.report.perfetto import write_trace
+from tardigrad.report.run_figure import made_title, plot_run
 from tardigrad.report.series import Series, load_series
 from tardigrad.report.staleness import draw_staleness, rank_correlation
 from tardigrad.report.sweep import Sweep, sweep_table, value_text, write_csv
@@ -17,6 +18,8 @@ __all__ = [
     "draw_sweep",
     "draw_timeline",
     "load_series",
+    "made_title",
+    "plot_run",
     "rank_correlation",
     "results_table",
     "sweep_table",

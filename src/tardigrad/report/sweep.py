@@ -12,7 +12,8 @@ from typing import Any
 
 from tardigrad.core.own_code import title_name
 from tardigrad.core.result_table import Cell, ResultTable
-from tardigrad.recording.folder import RunFolder, write
+from tardigrad.engine.result_files import write
+from tardigrad.recording.folder import RunFolder
 from tardigrad.report.clocks import clock_of, time_text
 from tardigrad.report.series import first_below, gathered, metric_of
 from tardigrad.report.tables import judged_by
