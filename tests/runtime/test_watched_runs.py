@@ -108,5 +108,5 @@ def test_the_folder_of_a_stopped_run_says_so_and_is_not_extended(
     assert RunFolder(folder).metrics() == done.history.records
     assert json.loads((folder / "summary.json").read_text())["on"] == "ray"
     assert replay(folder).difference is None
-    with pytest.raises(ValueError, match=r"be made one of 200000. Use updates=\d+, .* module\(\)"):
+    with pytest.raises(ValueError, match=r"be made one of 200000. Use updates=\d+, .*module\(\)"):
         run_on_ray(spec(2 * MANY), folder, resume=True)
