@@ -13,11 +13,14 @@ HERE = Path(__file__).parent
 MUTATIONS = HERE / "simulation" / "mutations.py"
 FILES = [path for path in sorted(HERE.rglob("*.py")) if path != MUTATIONS]
 OF_TUPLES = {"_replace", "_asdict", "_fields"}
+OF_NOTEBOOKS = {"_repr_html_"}
+"""What they call to show an object."""
 
 
 def private(name: str) -> bool:
     last = name.rpartition(".")[2]
-    return last.startswith("_") and not last.startswith("__") and last not in OF_TUPLES
+    public = OF_TUPLES | OF_NOTEBOOKS
+    return last.startswith("_") and not last.startswith("__") and last not in public
 
 
 def reached(source: str) -> Iterator[str]:

@@ -34,8 +34,8 @@ def test_a_name_imports_what_it_needs() -> None:
     assert "torch" in loaded("import tardigrad; tardigrad.simulate")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []], ids=repr)
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["list", "rules"]], ids=repr)
+def test_help_and_lists_import_nothing_heavy(arguments: list[str]) -> None:
     code = f"""
 from tardigrad.cli import main
 sys.argv[1:] = {arguments}

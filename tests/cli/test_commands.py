@@ -14,7 +14,7 @@ import tardigrad
 from tardigrad.bench import BENCHMARKS
 from tardigrad.cli import cells as cells_shown
 from tardigrad.cli import demo as demos
-from tardigrad.cli.listing import LISTS
+from tardigrad.cli.listed import LISTS
 from tardigrad.cli.progress import Watcher
 from tardigrad.clusters import CLUSTERS
 from tardigrad.core.result_table import ResultTable
@@ -122,7 +122,7 @@ def test_every_name_is_listed_with_a_line(cli: Cli, what: str) -> None:
         "tasks": TASKS,
     }
     lines = [line for line in said.out.splitlines() if not line.startswith(" ")]
-    assert [line.split()[0] for line in lines] == list(names.get(what, LISTS[what].makers))
+    assert [line.split()[0] for line in lines] == list(names.get(what, LISTS[what].registry.makers))
     assert all(len(line.split()) > 1 for line in lines), lines
 
 

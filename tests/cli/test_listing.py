@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tardigrad.cli.listing import LISTS
+from tardigrad.cli.listed import LISTS
 from tardigrad.experiment.described import described
 from tardigrad.experiment.spec import STRUCTURE
 from tests.cli.command_line import Cli
 from tests.experiment.own_files import forgotten
 
-NAMES = [(what, name) for what, registry in LISTS.items() for name in registry.makers]
+NAMES = [(what, name) for what, listed in LISTS.items() for name in listed.registry.makers]
 
 
 @pytest.mark.parametrize(("what", "name"), NAMES)
 def test_every_argument_has_a_meaning(what: str, name: str) -> None:
-    found = described(STRUCTURE, LISTS[what], name)
-    parameters = inspect.signature(LISTS[what].makers[name]).parameters
+    found = described(STRUCTURE, LISTS[what].registry, name)
+    parameters = inspect.signature(LISTS[what].registry.makers[name]).parameters
     assert [argument.name for argument in found.arguments] == list(parameters)
     assert [a.name for a in found.arguments if not a.meaning] == []
     for argument in found.arguments:
@@ -29,9 +29,17 @@ def test_every_argument_has_a_meaning(what: str, name: str) -> None:
     assert "Args:" not in found.text
 
 
-@pytest.mark.parametrize("name", LISTS["rules"].makers)
+@pytest.mark.parametrize("what", LISTS)
+def test_what_is_read_from_the_source_is_what_there_is(what: str) -> None:
+    makers = LISTS[what].registry.makers
+    first = [(inspect.getdoc(maker) or "").partition("\n")[0] for maker in makers.values()]
+    assert LISTS[what].lines() == list(zip(makers, first, strict=True))
+    assert all(first)
+
+
+@pytest.mark.parametrize("name", LISTS["rules"].registry.makers)
 def test_every_rule_names_its_paper(name: str) -> None:
-    text = described(STRUCTURE, LISTS["rules"], name).text
+    text = described(STRUCTURE, LISTS["rules"].registry, name).text
     assert re.search(r"[A-Z]\w+ (and \w+ |et al\. )?(19|20)\d\d", text)
 
 

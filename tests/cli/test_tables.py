@@ -15,7 +15,7 @@ from tardigrad.bench import BENCHMARKS
 from tardigrad.cli import reproduce as reproduces
 from tardigrad.cli import show as shown
 from tardigrad.cli.console import out
-from tardigrad.cli.listing import LISTS
+from tardigrad.cli.listed import LISTS
 from tardigrad.cli.live import tables as live_tables
 from tardigrad.core.result_table import ResultTable
 from tardigrad.core.text_table import TextTable
@@ -167,4 +167,4 @@ def test_columns_without_a_name_are_refused() -> None:
 def test_nothing_wraps_where_there_is_no_terminal(cli: Cli) -> None:
     assert not sys.stdout.isatty()
     said = cli("list", "rules")
-    assert len(said.out.splitlines()) == len(LISTS["rules"].makers)
+    assert len(said.out.splitlines()) == len(LISTS["rules"].registry.makers)

@@ -155,6 +155,20 @@ def test_what_is_never_measured_or_can_never_happen_is_refused(
         simulate(evaluation=evaluation, stop=tg.Stop(**stop))
 
 
+def test_a_task_that_gives_no_loss_has_none_to_stop_at() -> None:
+    """Its batch loss is recorded as 0, which is below any target."""
+    alone = tg.FunctionTask(torch.ones(3), lambda view, worker, step: view)
+    told = tg.FunctionTask(torch.ones(3), lambda view, worker, step: (view.sum() / 3, view))
+    options: dict[str, Any] = {"cluster": CLUSTER, "updates": 200, "evaluation": 10}
+    for stop in (tg.Stop(loss=0.5), tg.Stop(patience=2)):
+        with pytest.raises(ValueError, match=r"never be measured: grad .*return \(loss, gradient"):
+            tg.simulate(alone, tg.rules.sgd(lr=0.01), stop=stop, **options)
+    ended = tg.simulate(told, tg.rules.sgd(lr=0.01), stop=tg.Stop(loss=0.5), **options).ended
+    assert ended is not None
+    assert ended.by == "loss"
+    assert 0 < ended.updates < 200
+
+
 def test_virtual_time_is_refused_where_there_is_none() -> None:
     with pytest.raises(ValueError, match=r"this one counts events, without seconds"):
         simulate(cluster=tg.Dispatcher(workers=3), stop=tg.Stop(virtual_s=5.0))

@@ -130,6 +130,6 @@ def test_the_title_says_what_gave_workers_their_times(
 def test_a_run_on_ray_that_ended_early_has_no_report(status: str, tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", "rule = {name = 'sgd'}\n", None)
     folder.write_summary({"status": status, "why": "so"})
-    with pytest.raises(ValueError, match=rf"{status}, and no results: finish it with --resume"):
+    with pytest.raises(ValueError, match=rf"{status}, and no results: finish it \(--resume\)"):
         load_series(folder.path)
     assert json.loads((folder.path / "summary.json").read_text())["status"] == status

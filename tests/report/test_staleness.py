@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tardigrad.engine.result_files import GRADIENTS
 from tardigrad.experiment import Spec, run
-from tardigrad.recording.folder import GRADIENTS, RunFolder
+from tardigrad.recording.folder import RunFolder
 from tardigrad.report import draw_staleness, rank_correlation
 
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -93,22 +92,13 @@ def test_one_file_runs_simulated_and_real_and_what_was_real_is_replayed(
     assert code == 2
     assert "rule.lr was 0.05, and is 1;" in said.err
     params = load_file("real/params.safetensors")
-    record = json.loads(Path("real/ray/record.json").read_text())
+    record = json.loads(Path("real/record.json").read_text())
     record["digests"][-1][2] = "0" * 16
-    Path("real/ray/record.json").write_text(json.dumps(record))
+    Path("real/record.json").write_text(json.dumps(record))
     code, said = cli(monkeypatch, capsys, "replay", "real")
     assert code == 1
     assert "shard 1 differs from the recorded run at version 40" in said.err
     assert all(torch.isfinite(tensor).all() for tensor in params.values())
-
-
-def test_a_simulated_run_is_not_replayed(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cli(monkeypatch, capsys, "run", "real.toml")
-    code, said = cli(monkeypatch, capsys, "replay", "runs/real")
-    assert code == 2
-    assert "holds no run on Ray" in said.err
 
 
 def test_options_of_ray_need_ray(
@@ -127,21 +117,17 @@ def test_measures_are_refused(file: Path, tmp_path: Path) -> None:
 
 
 def test_wall_time_counts_from_the_beginning_of_a_resumed_run(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, tmp_path: Path, pool: ActorPool
 ) -> None:
-    spec = Spec.load(file)
-    folder = RunFolder.create(tmp_path / "out", spec.toml(), None)
-    (folder.path / "ray").mkdir()
-    record = {"format": "tardigrad-ray-1", "began_s": time.time() - 1000, "finished": True}
-    (folder.path / "ray/record.json").write_text(json.dumps(record))
-
-    def trained(task: Any, rule: Any, policy: Any, **options: Any) -> tg.Run:
-        assert options["checkpoints"].resume
-        return tg.simulate(task, rule, policy, spec.make_cluster(), updates=40, shards=2)
-
-    monkeypatch.setattr("tardigrad.runtime.train", trained)
-    run_on_ray(spec, str(folder.path), resume=True)
-    assert 1000 <= folder.summary()["wall_s"] < 1600
+    spec, path = Spec.load(file), tmp_path / "out"
+    first = run_on_ray(spec, path, pool=pool)
+    record = json.loads((path / "record.json").read_text())
+    began = {"began_s": record["began_s"] - 1000, "finished": False}
+    (path / "record.json").write_text(json.dumps(record | began))  # its driver was killed there
+    (path / "summary.json").unlink()
+    again = run_on_ray(spec, path, resume=True, pool=pool)
+    assert 1000 <= RunFolder.open(path).summary()["wall_s"] < 1600
+    assert torch.equal(first.params, again.params)
 
 
 def test_compare_real_sets_prediction_beside_measurement(

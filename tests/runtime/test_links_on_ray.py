@@ -9,8 +9,7 @@ from torch import nn
 
 import tardigrad as tg
 from tardigrad import rules
-from tardigrad.experiment import Spec
-from tardigrad.experiment.real import replay, run_on_ray
+from tardigrad.experiment import Spec, replay, run_on_ray
 from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.runtime import ActorPool, fail_at, train

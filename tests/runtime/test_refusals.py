@@ -160,6 +160,9 @@ def test_a_folder_in_use_and_a_folder_of_another_run(pool: ActorPool, tmp_path: 
         train(TASK, RULE, **options)
     record = read_record(tmp_path)
     assert record["finished"]
+    longer = options | {"updates": 20, "checkpoints": tg.Checkpoints(tmp_path, resume=True)}
+    with pytest.raises(ValueError, match=r"made one of 20. Use updates=10, .* its model: tg.Run"):
+        train(TASK, RULE, **longer)
     unfinished(tmp_path)
     other = rules.RULES["gap_aware"](lr=0.06)
     options |= {"updates": 20, "checkpoints": tg.Checkpoints(tmp_path, resume=True)}

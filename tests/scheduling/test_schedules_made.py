@@ -8,7 +8,7 @@ import pytest
 
 import tardigrad as tg
 from tardigrad.clusters import Constant
-from tardigrad.experiment.run import schedule_facts
+from tardigrad.engine.result_files import schedule_facts
 from tardigrad.policies import Policy
 from tardigrad.scheduling.analysis import Summary
 

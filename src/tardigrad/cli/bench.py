@@ -7,7 +7,6 @@ import typer
 
 from tardigrad.bench import BENCHMARKS
 from tardigrad.cli.console import out
-from tardigrad.cli.listing import first_line
 from tardigrad.cli.show import show, show_json
 from tardigrad.core.checks import one_of, require
 from tardigrad.core.text_table import TextTable
@@ -31,7 +30,8 @@ def bench(
 ) -> None:
     """Measure a part of tardigrad beside what it should beat, in one run."""
     if name is None:
-        rows = [(known, first_line(benchmark)) for known, benchmark in BENCHMARKS.items()]
+        says = {known: benchmark.__doc__ or "" for known, benchmark in BENCHMARKS.items()}
+        rows = [(known, text.partition("\n")[0]) for known, text in says.items()]
         out.print(TextTable(("benchmark", "what it measures"), rows, headed=False))
         return
     one_of("name", name, BENCHMARKS)

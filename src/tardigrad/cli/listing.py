@@ -1,25 +1,16 @@
 """`tardigrad list`."""
 
-import inspect
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tardigrad.cli.console import out, tell
+from tardigrad.cli.listed import LISTS
 from tardigrad.core.checks import one_of
 from tardigrad.core.text_table import TextTable, wrapped
-from tardigrad.experiment.described import Description, described
-from tardigrad.experiment.spec import CLUSTER, LINK, LOGGER, POLICY, RATE, RULE, STRUCTURE, TASK
 
-LISTS = {
-    "rules": RULE,
-    "policies": POLICY,
-    "clusters": CLUSTER,
-    "links": LINK,
-    "tasks": TASK,
-    "rates": RATE,
-    "loggers": LOGGER,
-}
+if TYPE_CHECKING:
+    from tardigrad.experiment.described import Description
 
 
 def show_list(
@@ -35,13 +26,15 @@ def show_list(
         what = "rates"
     one_of("what to list", what, LISTS)
     if name is not None:
-        show_one(described(STRUCTURE, LISTS[what], name))
+        from tardigrad.experiment.described import described  # needs torch, as what it tells of
+        from tardigrad.experiment.spec import STRUCTURE
+
+        show_one(described(STRUCTURE, LISTS[what].registry, name))
         return
-    rows = [(name, first_line(maker)) for name, maker in LISTS[what].makers.items()]
-    out.print(TextTable((what, "what it does"), rows, headed=False))
+    out.print(TextTable((what, "what it does"), LISTS[what].lines(), headed=False))
 
 
-def show_one(found: Description) -> None:
+def show_one(found: "Description") -> None:
     """Signature, formula and paper, and what each argument takes and means."""
     edge = out.width if out.is_terminal else None
     for paragraph in (found.signature, *found.text.splitlines()):
@@ -51,7 +44,3 @@ def show_one(found: Description) -> None:
     if rows:
         out.print()
         out.print(TextTable(("argument", "takes", "default", "meaning"), rows))
-
-
-def first_line(maker: object) -> str:
-    return (inspect.getdoc(maker) or "").partition("\n")[0]

@@ -14,6 +14,7 @@ from tardigrad.clusters import CLUSTERS, TimedCluster, Trace
 from tardigrad.core.checks import require
 from tardigrad.core.own_code import located
 from tardigrad.engine import simulate
+from tardigrad.engine.result_files import write
 from tardigrad.experiment import Spec, changed, read_toml
 from tardigrad.experiment.spec import CLUSTER, LINK, STRUCTURE
 from tardigrad.links import Full
@@ -23,7 +24,6 @@ from tardigrad.plan.measure import label
 from tardigrad.plan.needed import Needed, measured_needed
 from tardigrad.plan.tables import collect_table, policies_table, speedup_table, splits_table
 from tardigrad.policies import POLICIES, Async
-from tardigrad.recording.folder import write
 
 TASK = {"name": "mnist_mlp", "batch_size": 8}
 

@@ -12,7 +12,7 @@ CHECKPOINT = "replay-{updates}.safetensors"
 
 
 def replay(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run on Ray.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
     until: Annotated[
         int | None, typer.Option("--until", help="Stop after this update and save a checkpoint.")
     ] = None,
@@ -21,7 +21,7 @@ def replay(
         typer.Option("--force", help="Although what the bits depend on is not the same here."),
     ] = False,
 ) -> None:
-    """Execute again what a run on Ray recorded, and say whether every bit is the same.
+    """Execute a run's schedule again, simulated or real, and say whether every bit is the same.
 
     Exit code 1 where a version differs; the first one is named. With --until, everything known at
     that update is saved in the folder, for debugging.
@@ -37,7 +37,8 @@ def replay(
             f"(digest {wrong.replayed}, recorded {wrong.recorded}), the first of those compared"
         )
         raise typer.Exit(1)
-    out.print(
-        f"identical bit for bit: {replayed.updates:,} updates executed again, "
-        f"{replayed.compared:,} digests compared"
-    )
+    again = f"{replayed.updates:,} updates executed again"
+    if replayed.compared:
+        out.print(f"identical bit for bit: {again}, {replayed.compared:,} digests compared")
+    else:
+        out.print(f"{again}; nothing was recorded of them to compare with")

@@ -10,7 +10,8 @@ from tardigrad import report as reports
 from tardigrad.cli.console import out
 from tardigrad.cli.show import show
 from tardigrad.core.checks import require
-from tardigrad.recording.folder import SCHEDULE, RunFolder
+from tardigrad.engine.result_files import SCHEDULE
+from tardigrad.recording.folder import RunFolder
 
 TRACED = 20_000
 """How many updates go into a trace file: some megabytes, which Perfetto opens at once."""

@@ -14,7 +14,8 @@ from tardigrad.cli.live import LiveTable
 from tardigrad.cli.progress import Watcher
 from tardigrad.cli.report import show_run
 from tardigrad.engine import Diverged
-from tardigrad.experiment import Spec, run_on_ray, saved_updates
+from tardigrad.engine.resume import saved_updates
+from tardigrad.experiment import Spec, run_on_ray
 from tardigrad.experiment import run as run_spec
 from tardigrad.recording.folder import RunFolder
 

@@ -12,7 +12,14 @@ from tardigrad.engine.execution import Execution
 from tardigrad.engine.interrupt import Interrupt, interrupts_noted
 from tardigrad.engine.observer import Ended, Observer, Observers, Started, Tick, Watch
 from tardigrad.engine.options import Checkpoints, Evaluation
-from tardigrad.engine.resume import CHECKPOINT, restore, save
+from tardigrad.engine.result_files import (
+    RECORD,
+    MetricsFile,
+    save_result,
+    schedule_facts,
+    write_summary,
+)
+from tardigrad.engine.resume import CHECKPOINT, restore, save, saved_updates
 from tardigrad.engine.run import Diverged, Run, Say
 from tardigrad.engine.stop import Stop
 from tardigrad.scheduling import traffic
@@ -35,6 +42,8 @@ def drive(
     if stop is not None:
         clock = execution.schedule.clock
         stop.check(execution.task, evaluation, execution.total, clock)
+    if checkpoints.folder is not None:
+        observers = [MetricsFile(Path(checkpoints.folder)), *observers]
     return _Drive(execution, evaluation, checkpoints, stop, Observers(observers, watch), say).run(
         about
     )
@@ -57,6 +66,10 @@ class _Drive:
         self._path, self._code, spent_s = None, dict[str, str](), 0.0
         if checkpoints.folder is not None:
             self._path = Path(checkpoints.folder) / CHECKPOINT
+            require(
+                not self._path.with_name(RECORD).exists(),
+                f"{checkpoints.folder} holds a run on Ray: write elsewhere",
+            )
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._code = used_code(execution.task, execution.rule, *execution.decided_by)
         if checkpoints.resume and self._path is not None and self._path.exists():
@@ -82,10 +95,25 @@ class _Drive:
             with interrupts_noted(self._path is not None) as interrupt:
                 end = self._go(interrupt)
         except BaseException as error:
+            self._keep_what_there_is(error)
             observers.ended(how_it_failed(error, execution.updates))
             raise
+        made = execution.run(end)
+        if self._path is not None:
+            save_result(self._path.parent, made, time.perf_counter() - self._began)
         observers.ended(end)
-        return execution.run(end)
+        return made
+
+    def _keep_what_there_is(self, error: BaseException) -> None:
+        """How a run in a folder stopped."""
+        schedule = self.execution.schedule
+        if self._path is None or not schedule.groups:
+            return
+        if isinstance(error, Diverged | KeyboardInterrupt):
+            status = "diverged" if isinstance(error, Diverged) else "stopped"
+            saved = saved_updates(self._path.parent)
+            told = {"status": status, "why": str(error), "saved_updates": saved}
+            write_summary(self._path.parent, {**schedule_facts(schedule), **told})
 
     def _go(self, interrupt: Interrupt) -> Ended:
         execution, every, saves = self.execution, self.evaluation.every, self.checkpoints.every

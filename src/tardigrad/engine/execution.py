@@ -6,17 +6,18 @@ An engine adds which gradients are computed together, and who computes and appli
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tardigrad.core.checks import require
+from tardigrad.core.layout import Sharding
 from tardigrad.core.trees import named, restored
 from tardigrad.engine.job import Job
 from tardigrad.engine.observer import Ended
-from tardigrad.engine.run import History, Run
+from tardigrad.engine.run import History, Provenance, Run
 from tardigrad.rules import RuleState
 from tardigrad.scheduling import Schedule, traffic
 from tardigrad.scheduling.prefix import executed_digest, prefix
@@ -35,13 +36,15 @@ class Execution(ABC):
     """A job as it is executed. `position` counts groups applied; the driver evaluates, saves and
     stops between two calls of `advance_to`."""
 
-    name: ClassVar[str]
+    name: ClassVar[Literal["exact", "fast"]]
     """Whose checkpoints it goes on from."""
     recorded: ClassVar[tuple[str, ...]] = ("records", "loss", "gap")
     """What of the history a checkpoint holds."""
     shards: Sequence[Numbers]
     decided_by: tuple[object, ...] = ()
     """Who decides while it is executed; nobody where the schedule was made before."""
+    chunk: int | None = None
+    """Gradients computed at a time, where that was decided."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -116,6 +119,18 @@ class Execution(ABC):
             counted,
             made,
             self.task,
+            self.rule,
+            self._provenance(),
+        )
+
+    def _provenance(self) -> Provenance:
+        sliced = Sharding.divide(self.task.layout, self.sharding.shards).bounds
+        return Provenance(
+            self.name,
+            "slice" if self.sharding.bounds == sliced else "tensor",
+            torch.get_num_threads(),
+            self.chunk,
+            not self.finished,
         )
 
     def _record(self, losses: Sequence[float], batches: Iterable[tuple[Tensor, ...]]) -> None:

@@ -67,10 +67,20 @@ def _tell(what: str, say: Say | None) -> None:
     warnings.warn(what, stacklevel=4) if say is None else say(what)
 
 
+def saved_facts(folder: str | Path) -> dict[str, Any]:
+    """Of the folder's checkpoint; nothing where there is none yet."""
+    checkpoint = Path(folder) / CHECKPOINT
+    return load_facts(checkpoint) if checkpoint.exists() else {}
+
+
 def saved_chunk(folder: str | Path) -> int | None:
     """The chunk that the folder's checkpoint was made with, where it has one."""
-    checkpoint = Path(folder) / CHECKPOINT
-    return load_facts(checkpoint).get("chunk") if checkpoint.exists() else None
+    return saved_facts(folder).get("chunk")
+
+
+def saved_updates(folder: str | Path) -> int:
+    """How many updates the folder's checkpoint holds; 0 where there is none yet."""
+    return saved_version(saved_facts(folder))
 
 
 def _refusal(error: ValueError | KeyError, facts: dict[str, Any]) -> str:

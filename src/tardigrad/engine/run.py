@@ -1,18 +1,29 @@
 """What a run leaves behind: parameters, history, schedule."""
 
+import html
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
 from tardigrad.core.checks import require
 from tardigrad.engine.observer import Ended
+from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule, Traffic
 from tardigrad.tasks import ModuleTask, Task
 
 Say = Callable[[str], None]
 """Is told, a line at a time, what an engine decided and why."""
+
+ABOVE = {
+    "plot": ("tardigrad.report.run_figure", "plot_run"),
+    "display": ("tardigrad.report.run_figure", "run_image"),
+    "load": ("tardigrad.experiment.loading", "load_run"),
+}
+"""What rooms above this one do for a `Run`, looked up when it is asked for."""
 
 
 class Diverged(ArithmeticError):
@@ -50,6 +61,20 @@ class History:
         return [record[name] for record in self.records if name in record]
 
 
+class Provenance(NamedTuple):
+    """What computed a run: with the same, and the same code, a replay has the same bits."""
+
+    engine: Literal["exact", "fast", "ray"]
+    """On Ray, the exact engine repeats it."""
+    shard_by: Literal["slice", "tensor"] = "slice"
+    threads: int = 1
+    """Of torch, while gradients were computed."""
+    chunk: int | None = None
+    """The gradients that the fast engine computed at a time."""
+    stopped: bool = False
+    """Whether it ended before the schedule that it was given did."""
+
+
 @dataclass(repr=False)
 class Run:
     """The end of a run, simulated or real. `average` is the running average of θ, where the rule
@@ -65,6 +90,20 @@ class Run:
     """What ended it."""
     task: Task | None = None
     """What was learned; it knows the names of tensors."""
+    rule: Rule | None = None
+    """How gradients were applied."""
+    provenance: Provenance | None = None
+    """What computed it; None of folders that do not tell."""
+
+    @classmethod
+    def load(cls, folder: str | Path, task: Task | None = None, rule: Rule | None = None) -> "Run":
+        """The finished run in a folder, simulated or real.
+
+        task, rule: those it was made with, where the folder has no spec that tells; without a task
+        there is no `module`, and without both no replay.
+        """
+        run: Run = _above("load")(folder, task, rule)
+        return run
 
     def state_dict(self, average: bool = False) -> dict[str, Tensor]:
         """Parameters and running buffers by name, as `load_state_dict` of the model takes them.
@@ -96,6 +135,18 @@ class Run:
             ) from None
         return pandas.DataFrame(self.history.records)
 
+    def plot(self, path: str | Path | None = None, by: Literal["time", "update"] = "time") -> Any:
+        """The loss as a matplotlib figure: of the evaluations, or else of the batches.
+
+        path: where it is written too; its ending says how, such as .png, .pdf or .svg.
+        by: against the schedule's time, or against updates.
+        """
+        return _above("plot")(self, path, by)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the two lines, and the figure."""
+        return f"<pre>{html.escape(repr(self))}</pre>{_above('display')(self)}"
+
     def _learned(self, average: bool) -> tuple[Task, Tensor]:
         require(self.task is not None, "this run does not know its task: take run.params")
         assert self.task is not None
@@ -122,3 +173,9 @@ class Run:
             f"Run: {updates:,} updates by {of.workers} workers, {self.params.numel():,} "
             f"parameters{end}\n     {', '.join(found) or 'nothing was evaluated'}"
         )
+
+
+def _above(what: str) -> Callable[..., Any]:
+    module, name = ABOVE[what]
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from tardigrad.core.checks import count, number, positive, require
 from tardigrad.engine.observer import Ended, EvaluationRecord
 from tardigrad.engine.options import Evaluation
-from tardigrad.tasks import Task
+from tardigrad.tasks import FunctionTask, Task
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,11 @@ class Stop:
         split = _split(task, evaluation)
         if split is None:
             names = {"batch_loss"}
+            require(
+                not isinstance(task, FunctionTask) or task.gives_loss(),
+                f"stop: {says} would never be measured: grad returns a gradient alone, whose loss "
+                "is recorded as 0; return (loss, gradient) from it, or give FunctionTask evaluate=",
+            )
         else:
             measured = task.evaluate(task.start(), task.start_buffers(), split)
             names = {f"{split}_{name}" for name in measured}

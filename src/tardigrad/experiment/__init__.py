@@ -2,8 +2,10 @@
 
 from tardigrad.experiment.cells import Outcome, RunCell
 from tardigrad.experiment.comparison import Entry, compare, compare_entries, entries
-from tardigrad.experiment.real import compare_real, real_beside_simulated, replay, run_on_ray
-from tardigrad.experiment.run import run, saved_updates
+from tardigrad.experiment.loading import load_run
+from tardigrad.experiment.real import compare_real, real_beside_simulated, run_on_ray
+from tardigrad.experiment.replaying import replay
+from tardigrad.experiment.run import run
 from tardigrad.experiment.side_by_side import CellProgress, execute_cells
 from tardigrad.experiment.spec import Spec, changed, differences, read_toml
 from tardigrad.experiment.sweep import Point, points, sweep
@@ -22,12 +24,12 @@ __all__ = [
     "differences",
     "entries",
     "execute_cells",
+    "load_run",
     "points",
     "read_toml",
     "real_beside_simulated",
     "replay",
     "run",
     "run_on_ray",
-    "saved_updates",
     "sweep",
 ]

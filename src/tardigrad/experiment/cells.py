@@ -15,7 +15,7 @@ from tardigrad.engine import Diverged, Evaluation, Observer, Stop
 from tardigrad.engine.drive import drive
 from tardigrad.engine.execution import Execution
 from tardigrad.engine.observer import Watch
-from tardigrad.experiment.run import schedule_facts, summarise
+from tardigrad.engine.result_files import schedule_facts, summarise
 from tardigrad.experiment.structure import Plain
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule

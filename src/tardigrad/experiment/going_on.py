@@ -6,6 +6,7 @@ from typing import Any
 from tardigrad.core.checks import require
 from tardigrad.experiment.spec import Spec, Table, differences, with_new_keys
 from tardigrad.recording.folder import RunFolder
+from tardigrad.recording.record import not_longer
 
 FREE = ("updates", "stop", "log", "sync_log")
 """What may be decided anew: it changes nothing in what has been computed."""
@@ -23,8 +24,9 @@ def continued(spec: Spec, folder: RunFolder, longer: bool = True) -> Spec:
     before = recorded["updates"]
     require(
         longer or spec.updates == before,
-        f"{folder.path} holds a run on Ray of {before} updates, which its processes have agreed "
-        f"on: it cannot be made one of {spec.updates}; start another (--out DIR)",
+        f"{folder.path} holds {not_longer(before, spec.updates)} updates={before}, start another "
+        f"(updates={spec.updates} --out DIR), or go on from its model in Python: "
+        f"tg.Run.load({str(folder.path)!r}).module()",
     )
     require(
         spec.updates >= before,

@@ -1,6 +1,5 @@
-"""Running a spec on Ray, replaying what was recorded, and comparing it with the simulation."""
+"""Running a spec on Ray, and comparing that with the simulation."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,24 +10,17 @@ import numpy as np
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.checks import require
 from tardigrad.core.result_table import ResultTable
-from tardigrad.engine import Checkpoints, Diverged, Observer, Run
+from tardigrad.engine import Checkpoints, Observer, Run
 from tardigrad.engine.run import Say
 from tardigrad.experiment.going_on import continued
-from tardigrad.experiment.run import save_params, summarise
 from tardigrad.experiment.spec import Spec
 from tardigrad.links import Full
-from tardigrad.recording.folder import SPEC, RunFolder, check_free
-from tardigrad.recording.metrics_file import MetricsFile
-from tardigrad.recording.record import read_record
-from tardigrad.recording.replay import Replayed, replay_recorded
+from tardigrad.recording.folder import RunFolder, check_free
 from tardigrad.scheduling import Schedule
 from tardigrad.scheduling.analysis import Summary
 
 if TYPE_CHECKING:
     from tardigrad.runtime import ActorPool, Live
-
-RAY = "ray"
-"""Where in a run's folder the logs, cuts and the record of a run on Ray are."""
 
 
 def run_on_ray(
@@ -63,59 +55,30 @@ def run_on_ray(
     if stop is not None:
         stop.check(task, spec.evaluation, spec.updates, "measured")
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
+    begun = folder.record_place
     with folder.locked(spec.toml()):  # of a run that goes on it may be another
-        try:
-            done = train(
-                task,
-                spec.make_rule(),
-                spec.make_policy(),
-                workers=cluster.workers,
-                shards=spec.shards,
-                updates=spec.updates,
-                link=spec.make_link(),
-                seed=spec.seed,
-                shard_by=spec.shard_by,
-                evaluation=spec.evaluation,
-                checkpoints=Checkpoints(
-                    path / RAY,
-                    spec.checkpoint_every or 0,
-                    resume=going_on and (path / RAY / "record.json").exists(),
-                ),
-                processes=Processes(address, pool, sync_log=spec.sync_log),
-                scenario=Scenario(_timed(cluster)) if impose else None,
-                stop=stop,
-                observers=[MetricsFile(folder), *loggers, *observers],
-                about=spec.data(),
-                watch=watch,
-                say=say,
-            )
-        except (Diverged, KeyboardInterrupt) as ended:
-            status = "diverged" if isinstance(ended, Diverged) else "stopped"
-            folder.write_summary({"status": status, "why": str(ended)})
-            raise
-        folder.save_schedule(done.schedule)
-        save_params(path, done)
-        # As in its records: since it began, by the clock that went on while it was stopped.
-        summary = summarise(done, time.time() - read_record(path / RAY)["began_s"])
-        folder.write_metrics(done.history.records)  # by the schedule's time, with batch losses
-        folder.write_summary({**summary, "on": RAY, "imposed": impose})
-    return done
-
-
-def replay(
-    path: str | Path,
-    until: int | None = None,
-    checkpoint: str | Path | None = None,
-    force: bool = False,
-) -> "Replayed":
-    """Execute again what a run on Ray recorded in its folder."""
-    path = Path(path)
-    folder = RunFolder.open(path)
-    record = read_record(path / RAY)
-    require(record["finished"], f"the run in {path} has not finished: go on with it (--resume)")
-    spec = Spec.load(path / SPEC)
-    task, rule = spec.make_task(), spec.make_rule()
-    return replay_recorded(folder.schedule(), task, rule, record, until, checkpoint, force)
+        return train(
+            task,
+            spec.make_rule(),
+            spec.make_policy(),
+            workers=cluster.workers,
+            shards=spec.shards,
+            updates=spec.updates,
+            link=spec.make_link(),
+            seed=spec.seed,
+            shard_by=spec.shard_by,
+            evaluation=spec.evaluation,
+            checkpoints=Checkpoints(
+                begun or path, spec.checkpoint_every or 0, resume=begun is not None
+            ),
+            processes=Processes(address, pool, sync_log=spec.sync_log),
+            scenario=Scenario(_timed(cluster)) if impose else None,
+            stop=stop,
+            observers=[*loggers, *observers],
+            about=spec.data(),
+            watch=watch,
+            say=say,
+        )
 
 
 def compare_real(

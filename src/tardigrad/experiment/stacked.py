@@ -8,10 +8,10 @@ from tardigrad.engine import Diverged
 from tardigrad.engine.choose import WORTH_COMPILING
 from tardigrad.engine.job import Job
 from tardigrad.engine.memory import check_budget
+from tardigrad.engine.result_files import summarise
 from tardigrad.engine.run import Say
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.experiment.cells import Experiment, Outcome, RunCell, diverged_outcome, meets
-from tardigrad.experiment.run import summarise
 from tardigrad.experiment.spec import Spec
 from tardigrad.scheduling import Schedule
 

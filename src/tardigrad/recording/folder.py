@@ -11,23 +11,31 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tardigrad.core.checks import require
+from tardigrad.engine.result_files import (
+    GRADIENTS,
+    METRICS,
+    RECORD,
+    SCHEDULE,
+    SUMMARY,
+    read_numbers,
+    write,
+    write_metrics,
+    write_summary,
+)
+from tardigrad.engine.resume import CHECKPOINT
 from tardigrad.scheduling import Schedule
 
 SPEC = "spec.toml"
-SCHEDULE = "schedule.safetensors"
-METRICS = "metrics.jsonl"
-SUMMARY = "summary.json"
-PARAMS = "params.safetensors"
-AVERAGE = "average.safetensors"
 COMPARISON = "comparison.jsonl"
-GRADIENTS = "gradients.csv"
+OLD_RAY = "ray"
+"""Where a run on Ray had its logs and record in 0.1, beside what every run has."""
 
 Record = Mapping[str, Any]
 
@@ -58,13 +66,30 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         require(
-            (path / SPEC).is_file(),
-            f"{path} holds no run (it has no {SPEC}): give a folder that `tardigrad run` wrote",
+            any((path / file).is_file() for file in (SPEC, SUMMARY, RECORD, CHECKPOINT)),
+            f"{path} holds no run (it has no {SPEC} and no {SUMMARY}): give a folder that "
+            "`tardigrad run` wrote, or tg.simulate or tg.train with checkpoints=",
         )
         return cls(path)
 
+    @property
+    def has_spec(self) -> bool:
+        """Not where a run was made in Python, of objects."""
+        return (self.path / SPEC).is_file()
+
     def spec(self) -> dict[str, Any]:
+        require(
+            self.has_spec,
+            f"{self.path} holds a run that was made in Python, without a {SPEC}: go on with it "
+            f"there, with checkpoints=tg.Checkpoints({str(self.path)!r}, resume=True)",
+        )
         return tomllib.loads((self.path / SPEC).read_text(encoding="utf-8"))
+
+    @property
+    def record_place(self) -> Path | None:
+        """Where the record of a run on Ray is; None: it is of none."""
+        places = (self.path, self.path / OLD_RAY)
+        return next((place for place in places if (place / RECORD).is_file()), None)
 
     def schedule(self) -> Schedule:
         return Schedule.load(self.path / SCHEDULE)
@@ -84,31 +109,14 @@ class RunFolder:
         return found
 
     def write_metrics(self, records: Iterable[Record]) -> None:
-        write(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in records))
+        write_metrics(self.path / METRICS, records)
 
     def write_summary(self, summary: Record) -> None:
-        write(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
+        write_summary(self.path, summary)
 
     def gradients(self) -> dict[str, list[float]]:
         """What was measured of every applied gradient, by name; nothing where nothing was."""
-        file = self.path / GRADIENTS
-        if not file.exists():
-            return {}
-        header, *lines = file.read_text(encoding="utf-8").splitlines()
-        try:
-            columns = zip(
-                *([float(cell) for cell in line.split(",")] for line in lines), strict=True
-            )
-            return dict(zip(header.split(","), map(list, columns), strict=True))
-        except ValueError as error:
-            raise ValueError(f"{file} is damaged: {error}") from None
-
-    def write_gradients(self, columns: Mapping[str, Sequence[float]]) -> None:
-        lines = [
-            ",".join(columns),
-            *(",".join(map(repr, row)) for row in zip(*columns.values(), strict=True)),
-        ]
-        write(self.path / GRADIENTS, "\n".join(lines) + "\n")
+        return read_numbers(self.path / GRADIENTS)
 
     def outcomes(self) -> list[dict[str, Any]]:
         """What a comparison has come to so far; none where the folder is of a single run."""
@@ -160,7 +168,7 @@ def check_free(path: Path, resumes: bool = False) -> None:
         )
     require(
         not path.exists() or (path.is_dir() and not any(path.iterdir())),
-        f"{path} is already there and is not a run: write elsewhere (--out DIR)",
+        f"{path} is already there and not empty: write elsewhere (--out DIR)",
     )
 
 
@@ -173,10 +181,3 @@ def _lines(file: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
     except json.JSONDecodeError as error:
         raise ValueError(f"{file} is damaged: {error}") from None
-
-
-def write(path: Path, text: str) -> None:
-    """Replace a file in one step."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tardigrad.core.checks import require
+from tardigrad.engine.result_files import RECORD
 from tardigrad.recording.facts import check_facts
 
-RECORD = "record.json"
 FORMAT = "tardigrad-ray-2"
 OLD_FORMAT = "tardigrad-ray-1"
 
@@ -26,14 +26,20 @@ def begin_record(folder: Path, plain: dict[str, Any], began_s: float) -> None:
 def resume_record(folder: Path, plain: dict[str, Any]) -> float:
     """Check that the folder's run is the one to go on with; its time 0."""
     recorded = read_record(folder)
+    given = json.loads(json.dumps(plain))
+    different = [n for n in plain if n != "facts" and recorded.get(n) != given[n]]
+    before, asked = recorded.get("updates"), given.get("updates")
+    require(
+        different != ["updates"],
+        f"{folder} holds {not_longer(before, asked)} updates={before}, start another in a new "
+        f"folder, or go on from its model: tg.Run.load({str(folder)!r}, task).module()",
+    )
     require(not recorded["finished"], f"the run in {folder} has finished: there is nothing to do")
     require(
         recorded["format"] == FORMAT,
         f"the run in {folder} was begun by tardigrad 0.1, whose logs this version cannot go on "
         "with: finish it with 0.1, or start again in a new folder",
     )
-    given = json.loads(json.dumps(plain))
-    different = [n for n in plain if n != "facts" and recorded.get(n) != given[n]]
     require(
         not different,
         f"{folder} holds a run of another spec, so it cannot be resumed with this one: "
@@ -45,6 +51,15 @@ def resume_record(folder: Path, plain: dict[str, Any]) -> float:
         "Go on with it where these are the same, or start in a new folder",
     )
     return float(recorded["began_s"])
+
+
+def not_longer(before: int | None, asked: int | None) -> str:
+    """Why a run on Ray keeps its updates: its logs hold what shards decided at the end, such as
+    not to apply what still came, and a longer run would have decided otherwise."""
+    return (
+        f"a run on Ray of {before} updates, whose shards decided by that number when to end: it "
+        f"cannot be made one of {asked}. Use"
+    )
 
 
 def read_record(folder: Path) -> dict[str, Any]:

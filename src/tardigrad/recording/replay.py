@@ -1,15 +1,17 @@
 """Replay: execute the schedule that a run recorded, and say whether the bits are the same."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from tardigrad.core.checks import count, require
-from tardigrad.engine import Run
+from tardigrad.engine import Limits, Run
 from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.engine.exact import Exact
-from tardigrad.engine.execute import divide
+from tardigrad.engine.execute import divide, prepare
 from tardigrad.engine.job import Job
 from tardigrad.recording.facts import check_facts, facts_of
 from tardigrad.recording.replica import tensor_digest
@@ -58,19 +60,12 @@ def replay_recorded(
             "Replay it where these are the same, or with --force (force=True) to see how far it "
             "agrees",
         )
-    if until is not None:
-        count("until", until, least=0)
-        require(
-            until <= schedule.updates,
-            f"until = {until}, but the run has {schedule.updates} updates",
-        )
+    _check_until(until, schedule)
     recorded = {(shard, version): value for shard, version, value in record["digests"]}
     sharding = divide(task, rule, schedule.shards, record["shard_by"])
     execution = Exact(Job(schedule, task, rule, sharding))
     difference, compared = None, 0
-    threads = torch.get_num_threads()
-    torch.set_num_threads(facts["threads"])
-    try:
+    with _threads(facts["threads"]):
         while execution.position < schedule.groups and difference is None:
             if until is not None and execution.updates >= until:
                 break
@@ -83,8 +78,77 @@ def replay_recorded(
                 compared += 1
                 if found != expected:
                     difference = Difference(at, shard.version, expected, found)
-    finally:
-        torch.set_num_threads(threads)
     if checkpoint is not None:
         save_checkpoint(Path(checkpoint), execution.tensors(), execution.facts())
     return Replayed(execution.run(), execution.updates, compared, difference)
+
+
+def replay_run(
+    run: Run, until: int | None = None, checkpoint: str | Path | None = None
+) -> Replayed:
+    """Execute a run's schedule by what computed it, and compare θ at the end, shard by shard.
+
+    `until` and `checkpoint` as in `replay_recorded`; before the end there is nothing to compare.
+    """
+    source, task, rule, schedule = run.provenance, run.task, run.rule, run.schedule
+    require(
+        source is not None,
+        "this run does not tell what computed it (tardigrad 0.1 did not note it): execute its "
+        "schedule, tg.execute(run.schedule, task, rule)",
+    )
+    require(
+        task is not None and rule is not None,
+        "this run does not know its task and rule: load it with them, "
+        "tg.Run.load(folder, task=task, rule=rule)",
+    )
+    assert source is not None
+    assert task is not None
+    assert rule is not None
+    require(
+        source.engine != "fast" or not source.stopped,
+        "this run was ended before its schedule by the fast engine, whose last bits depend on the "
+        'updates that would have followed: replay one that was made with engine="exact", or '
+        "that made all its updates",
+    )
+    _check_until(until, schedule)
+    goal = schedule.updates if until is None else until
+    with _threads(source.threads):
+        engine = "exact" if source.engine == "ray" else source.engine
+        limits = Limits(chunk=source.chunk)
+        execution = prepare(schedule, task, rule, engine, source.shard_by, limits=limits)
+        while execution.updates < goal and not execution.finished:
+            execution.advance_to(goal)
+        if until is None:
+            while not execution.finished:  # shards that went on after the last common update
+                execution.advance_to(goal)
+    if checkpoint is not None:
+        save_checkpoint(Path(checkpoint), execution.tensors(), execution.facts())
+    again, difference, compared = execution.run(), None, 0
+    for shard in range(schedule.shards) if until is None else ():
+        mine = execution.sharding.slice(shard)
+        before, now = (tensor_digest(one.params[mine]) for one in (run, again))
+        compared += 1
+        if before != now and difference is None:
+            version = int((schedule.group_shard == shard).sum())
+            difference = Difference(shard, version, before, now)
+    return Replayed(again, execution.updates, compared, difference)
+
+
+def _check_until(until: int | None, schedule: Schedule) -> None:
+    if until is not None:
+        count("until", until, least=0)
+        require(
+            until <= schedule.updates,
+            f"until = {until}, but the run has {schedule.updates} updates",
+        )
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Those of torch, while the block runs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -5,6 +5,7 @@ from tardigrad.report.differences import PairedDifference
 from tardigrad.report.figures import draw, save_figure
 from tardigrad.report.perfetto import write_trace
 from tardigrad.report.results import ENDINGS, Results, check_ending, value_text
+from tardigrad.report.run_figure import plot_run
 from tardigrad.report.series import Series, load_series
 from tardigrad.report.staleness import draw_staleness, rank_correlation
 from tardigrad.report.sweep import Sweep
@@ -24,6 +25,7 @@ __all__ = [
     "draw_staleness",
     "draw_timeline",
     "load_series",
+    "plot_run",
     "rank_correlation",
     "results_table",
     "save_figure",

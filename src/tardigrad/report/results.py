@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from tardigrad.core.checks import require
 from tardigrad.core.latex import PREAMBLE
 from tardigrad.core.result_table import ResultTable
-from tardigrad.recording.folder import write
+from tardigrad.engine.result_files import write
 from tardigrad.report.differences import (
     PairedDifference,
     baseline_of,

@@ -94,9 +94,11 @@ def load_series(path: str | Path) -> list[Series]:
             )
             raise ValueError(
                 f"{path} holds a run that {what}, and no results: "
-                "finish it with --resume, then ask for its report"
+                f"finish it ({'--resume' if folder.has_spec else 'resume=True'}), then ask for its "
+                "report"
             )
-        return [Series(brief(folder.spec()["rule"]["name"]), [folder.metrics()], [summary])]
+        label = brief(folder.spec()["rule"]["name"]) if folder.has_spec else summary["rule"]
+        return [Series(label, [folder.metrics()], [summary])]
     return gathered(outcomes)
 
 

@@ -12,6 +12,10 @@ def title_of(path: Path) -> str:
     """Task, workers and what gave them their times, policy."""
     folder = RunFolder.open(path)
     summary = folder.summary()
+    if not folder.has_spec:
+        about = folder.schedule().about
+        names = (str(about.get(part, {}).get("name", "")) for part in ("cluster", "policy"))
+        return made_title(summary["task"], summary["workers"], *names)
     return title_from(folder.spec(), summary or folder.outcomes()[0]["summary"])
 
 
@@ -23,3 +27,8 @@ def title_from(spec: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     if summary.get("on") == "ray":
         times = f"Ray, keeping {times} times" if summary.get("imposed") else "Ray"
     return f"{title_name(spec['task']['name'])}, {workers} workers ({times}), {policy}"
+
+
+def made_title(task: str, workers: int, cluster: str, policy: str) -> str:
+    times = f" ({'Ray' if cluster == 'ray' else cluster})" if cluster else ""
+    return ", ".join(filter(None, [task, f"{workers} workers{times}", policy]))

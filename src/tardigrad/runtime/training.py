@@ -25,7 +25,9 @@ from tardigrad.engine.drive import check_splits, how_it_failed
 from tardigrad.engine.execute import ShardBy, divide
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.observer import Observer, Observers
-from tardigrad.engine.run import Say
+from tardigrad.engine.result_files import MetricsFile, save_result, write_summary
+from tardigrad.engine.resume import CHECKPOINT
+from tardigrad.engine.run import Provenance, Say
 from tardigrad.engine.stop import Stop
 from tardigrad.links import Full, Link
 from tardigrad.policies import Async, Policy
@@ -154,12 +156,16 @@ def train(
     }
     if resume:
         resume_record(Path(str(folder)), plain)  # refused before anything is written
-    with _folder(folder) as place:
+    with _folder(folder) as place, _early_end_kept(folder):
         check_seen_by_others(place, processes.sync_log)
         if resume:
             began_s = resume_record(place, plain)
         else:
             began_s = time.time()
+            require(
+                not (place / CHECKPOINT).exists(),
+                f"{place} holds a simulated run: write elsewhere",
+            )
             begin_record(place, plain, began_s)
         evaluator = None
         if evaluation.every:
@@ -175,7 +181,7 @@ def train(
             watches=watch is not None,
             patience=processes.patience,
         )
-        looking = Observers(observers)
+        looking = Observers(observers if folder is None else [MetricsFile(place), *observers])
         onlooker = Onlooker(coordinator, evaluator, evaluation, stop, looking, watch, say, began_s)
         finished = finished_with(disk)
         logs: dict[int, int] = {}
@@ -228,9 +234,35 @@ def train(
         if wrong is not None:
             worker = int(schedule.worker[schedule.group_rows[-1]])
             raise Diverged(schedule.updates, worker, wrong, "a parameter")
+        done = Run(
+            final.theta,
+            history,
+            schedule,
+            final.buffers,
+            final.average,
+            traffic(schedule, run.shard_bytes),
+            final.ended,
+            task,
+            rule,
+            Provenance("ray", shard_by, processes.threads),
+        )
+        if folder is not None:
+            # Since it began, by the clock that went on while it was stopped.
+            save_result(place, done, time.time() - began_s, imposed=impose is not None)
         looking.ended(final.ended)
-        made = (final.buffers, final.average, traffic(schedule, run.shard_bytes), final.ended)
-        return Run(final.theta, history, schedule, *made, task)
+        return done
+
+
+@contextmanager
+def _early_end_kept(folder: str | Path | None) -> Iterator[None]:
+    """How a run in a folder stopped before its end."""
+    try:
+        yield
+    except (Diverged, KeyboardInterrupt) as early:
+        if folder is not None:
+            status = "diverged" if isinstance(early, Diverged) else "stopped"
+            write_summary(Path(folder), {"status": status, "why": str(early), "on": "ray"})
+        raise
 
 
 @contextmanager

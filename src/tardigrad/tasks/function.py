@@ -92,6 +92,11 @@ class FunctionTask:
             )
         return Gradient(loss, grad.detach())
 
+    def gives_loss(self) -> bool:
+        """Whether `grad` returns a loss; it is called to see, as worker 0 does first."""
+        with self._drawing("gradient", 0, 0):
+            return isinstance(self._grad(self.start(), 0, 0), tuple)
+
     def start_buffers(self) -> tuple[Tensor, ...]:
         return ()
 

@@ -251,6 +251,11 @@ class ModuleTask:
         return self._augment is not None
 
     @property
+    def buffer_names(self) -> tuple[str, ...]:
+        """Of the running buffers, in their order, in the module's `state_dict`."""
+        return tuple(self._statistics.buffer_names)
+
+    @property
     def has_statistics(self) -> bool:
         """Whether gradients carry BatchNorm statistics."""
         return bool(self._statistics)

@@ -26,6 +26,8 @@ class BatchNormStatistics:
         self._momenta: list[float | None] = []
         self._start: list[Tensor] = []
         self.names: list[str] = []
+        self.buffer_names: list[str] = []
+        """Of running buffers, in their order, in the module's state."""
         for name, layer in module.named_modules():
             if isinstance(layer, _InstanceNorm) and layer.track_running_stats:
                 raise ValueError(
@@ -43,7 +45,9 @@ class BatchNormStatistics:
                 layer.running_var.clone(),
                 layer.num_batches_tracked.clone(),
             ]
-            self.names += [f"{name}.running_mean", f"{name}.running_var"]
+            at = f"{name}." if name else ""
+            self.names += [f"{at}running_mean", f"{at}running_var"]
+            self.buffer_names += [*self.names[-2:], f"{at}num_batches_tracked"]
             layer.momentum = 1.0
             layer.num_batches_tracked = None  # counted in fold, not in the forward pass
 

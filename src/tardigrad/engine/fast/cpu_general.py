@@ -58,6 +58,7 @@ class CpuGeneral(ShardedExecution):
         schedule = job.schedule
         self.measure_gap = "gap" in job.measures
         self._batches, self._gradients = batches, gradients
+        self.chunk = batches.chunk
         self._windows = program is not None
         self.shards = [
             CpuShard(job, s, part, program, slots[s]) for s, part in enumerate(job.parts())

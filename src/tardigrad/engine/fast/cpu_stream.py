@@ -54,6 +54,7 @@ class CpuStream(Execution):
         super().__init__(job)
         schedule, ((theta, layout),) = job.schedule, job.parts()
         self._batches, self._window = batches, batches.window
+        self.chunk = batches.chunk
         self._blocks, self._batch = places.blocks, 0
         self._numbers = InPlace.at_start(job.rule, theta, layout, schedule.workers)
         self.shards = [self._numbers]

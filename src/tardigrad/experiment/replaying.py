@@ -1,0 +1,74 @@
+"""Executing a run again, from its folder or as it is at hand, and comparing the bits."""
+
+from pathlib import Path
+
+from tardigrad.core.checks import require
+from tardigrad.core.used_code import changes, used_code
+from tardigrad.engine import Run
+from tardigrad.engine.resume import saved_facts
+from tardigrad.experiment.loading import check_finished, how_to_go_on, load_run
+from tardigrad.experiment.spec import Spec
+from tardigrad.recording.folder import SPEC, RunFolder
+from tardigrad.recording.record import read_record
+from tardigrad.recording.replay import Replayed, replay_recorded, replay_run
+from tardigrad.rules import Rule
+from tardigrad.tasks import Task
+
+
+def replay(
+    run: Run | str | Path,
+    until: int | None = None,
+    checkpoint: str | Path | None = None,
+    force: bool = False,
+    task: Task | None = None,
+    rule: Rule | None = None,
+) -> Replayed:
+    """Execute again what a run executed, simulated or real, and compare the parameters bit for bit.
+
+    Args:
+        run: a run, or the folder of one.
+        until: stop after this update; what was recorded by then is compared.
+        checkpoint: where to save everything known at the end of the replay.
+        force: although what the bits depend on is not the same here.
+        task, rule: those it was made with, where the folder has no spec that tells.
+    """
+    if isinstance(run, Run):
+        return replay_run(run, until, checkpoint)
+    folder = RunFolder.open(Path(run))
+    require(
+        folder.has_spec or (task is not None and rule is not None),
+        f"{run} holds a run that was made in Python, without a {SPEC}: give the task and the rule "
+        f"it was made with, tg.replay({str(run)!r}, task=task, rule=rule)",
+    )
+    if folder.record_place is None:
+        return _simulated(folder, until, checkpoint, force, task, rule)
+    record = read_record(folder.record_place)
+    require(record["finished"], f"the run in {run} has not finished: {how_to_go_on(folder)}")
+    if folder.has_spec:
+        spec = Spec.load(folder.path / SPEC)
+        task, rule = task or spec.make_task(), rule or spec.make_rule()
+    assert task is not None
+    assert rule is not None
+    return replay_recorded(folder.schedule(), task, rule, record, until, checkpoint, force)
+
+
+def _simulated(
+    folder: RunFolder,
+    until: int | None,
+    checkpoint: str | Path | None,
+    force: bool,
+    task: Task | None,
+    rule: Rule | None,
+) -> Replayed:
+    check_finished(folder)
+    loaded = load_run(folder.path, task, rule)
+    before = saved_facts(folder.path).get("code")
+    if before is not None and not force:
+        now = used_code(loaded.task, loaded.rule)
+        found = changes({name: digest for name, digest in before.items() if name in now}, now)
+        require(
+            not found,
+            f"since the run in {folder.path} was made, {', '.join(found)}: the same bits cannot be "
+            "expected. Put the old code back, or replay with --force (force=True) to see",
+        )
+    return replay_run(loaded, until, checkpoint)
