@@ -1,5 +1,6 @@
 """Replay: execute the schedule that a run recorded, and say whether the bits are the same."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
+from tardigrad.tasks.hosted import hosted
 
 
 class Difference(NamedTuple):
@@ -66,7 +68,7 @@ def replay_recorded(
         )
     recorded = {(shard, version): value for shard, version, value in record["digests"]}
     sharding = divide(task, rule, schedule.shards, record["shard_by"])
-    execution = Exact(Job(schedule, task, rule, sharding))
+    execution = Exact(Job(schedule, hosted(task), rule, sharding))
     difference, compared = None, 0
     threads = torch.get_num_threads()
     torch.set_num_threads(facts["threads"])
@@ -87,4 +89,5 @@ def replay_recorded(
         torch.set_num_threads(threads)
     if checkpoint is not None:
         save_checkpoint(Path(checkpoint), execution.tensors(), execution.facts())
-    return Replayed(execution.run(), execution.updates, compared, difference)
+    run = replace(execution.run(), task=task)
+    return Replayed(run, execution.updates, compared, difference)
