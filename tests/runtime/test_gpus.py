@@ -59,7 +59,7 @@ def test_a_run_whose_workers_share_a_gpu_replays(
     assert torch.cuda.get_device_name() in record["facts"]["device"]
     replayed = replay_recorded(run.schedule, task, rule, record)
     assert replayed.difference is None
-    assert replayed.compared == len(record["digests"]) >= 20
+    assert replayed.compared == 2 * UPDATES // 10
     assert torch.equal(replayed.run.params, run.params)
 
 

@@ -48,7 +48,8 @@ def reserved(
                 raise ValueError(
                     f"there is no room on the cluster for {_words(actors)}"
                     + (f" after {wait_s:g} s of waiting" if wait_s else "")
-                    + f": {missing}. Ask for less, add nodes, or wait longer (wait_s)"
+                    + f": {missing}. Ask for less, add nodes, or wait longer for them: wait_s "
+                    "under [ray], Processes(wait_s=…)"
                 )
             if missing != told:
                 tell(f"waiting up to {left_s:.0f} s for room for {_words(actors)}: {missing}")

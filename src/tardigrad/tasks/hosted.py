@@ -125,7 +125,7 @@ def repeatable() -> Iterator[None]:
     """Within the block torch takes kernels that repeat their bits, or fails."""
     mode, settings = torch.get_deterministic_debug_mode(), _SETTINGS
     filled = settings.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
     settings.fill_uninitialized_memory = False
     try:
         yield
