@@ -5,6 +5,9 @@ from typing import Any
 import ray
 
 from tardigrad.runtime import ActorPool
+from tardigrad.runtime.actor_pool import SPREAD
+from tardigrad.runtime.placement import ActorRoom
+from tardigrad.runtime.reserving import ActorKind
 
 AT_FIRST = {"worker": 5, "shard": 3}
 """One more of each kind than the largest runs of these tests take."""
@@ -29,10 +32,10 @@ class SparePool(ActorPool):
             self.give_back(actor)
 
     def discard(self, actor: Any) -> None:
-        kind, resources = self._bindings[actor]
+        made = self._kinds[actor]
         super().discard(actor)
-        if self._open and not resources:
-            self._begin_spare(kind)
+        if self._open and not made.room.amounts():
+            self._begin_spare(made.kind)
 
     def close(self) -> None:
         self._open = False
@@ -40,7 +43,5 @@ class SparePool(ActorPool):
 
     def _begin_spare(self, kind: str) -> None:
         """Behind all others, so that it has time to start."""
-        idle = self._idle.setdefault((kind, ()), [])
-        waiting, idle[:] = idle[:], []
-        spare = self.take(kind)
-        idle[:] = [spare, *waiting]
+        plain = ActorKind(kind, ActorRoom(self.cpus))
+        self._idle.setdefault(plain, []).append(self._new(plain, SPREAD))

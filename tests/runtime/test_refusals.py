@@ -148,8 +148,9 @@ def test_an_address_that_is_none_is_told(address: str) -> None:
 
 
 def test_more_actors_than_fit_are_told(ray_here: None) -> None:
-    with pytest.raises(ValueError, match="only 8 of them fit: use fewer, or add nodes"):
-        train(TASK, RULE, workers=20, shards=1, updates=5)
+    missing = r"20 workers \(1 CPU each\) and 1 shard .*: 21 CPUs are needed, and 8 of 8 are free"
+    with pytest.raises(ValueError, match=missing):
+        train(TASK, RULE, workers=20, shards=1, updates=5, processes=tg.Processes(wait_s=0))
 
 
 def test_a_folder_in_use_and_a_folder_of_another_run(pool: ActorPool, tmp_path: Path) -> None:

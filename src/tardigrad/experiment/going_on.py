@@ -8,7 +8,7 @@ from tardigrad.experiment.spec import Spec, Table, differences, with_new_keys
 from tardigrad.recording.folder import RunFolder
 from tardigrad.recording.record import not_longer
 
-FREE = ("updates", "stop", "log", "sync_log")
+FREE = ("updates", "stop", "log", "ray", "sync_log")
 """What may be decided anew: it changes nothing in what has been computed."""
 SHARES = (("evaluate_every", 20), ("checkpoint_every", 10))
 

@@ -41,6 +41,7 @@ def run_on_ray(
     observers: look on beside the loggers of the spec.
     """
     from tardigrad.runtime import Processes, Scenario, train
+    from tardigrad.runtime.run_actors import check_room
     from tardigrad.runtime.training import check_measured
 
     path = Path(path)
@@ -52,6 +53,9 @@ def run_on_ray(
     cluster, task, stop = spec.make_cluster(), spec.make_task(), spec.make_stop()
     loggers = spec.make_loggers(path)
     check_measured(task, spec.evaluation)
+    placement = vars(spec.make_placement())
+    processes = Processes(address, pool, sync_log=spec.sync_log, **placement)
+    check_room(task, cluster.workers, processes)
     if stop is not None:
         stop.check(task, spec.evaluation, spec.updates, "measured")
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
@@ -71,7 +75,7 @@ def run_on_ray(
             checkpoints=Checkpoints(
                 begun or path, spec.checkpoint_every or 0, resume=begun is not None
             ),
-            processes=Processes(address, pool, sync_log=spec.sync_log),
+            processes=processes,
             scenario=Scenario(_timed(cluster)) if impose else None,
             stop=stop,
             observers=[*loggers, *observers],

@@ -34,6 +34,7 @@ from tardigrad.links import LINKS, Link
 from tardigrad.policies import POLICIES, Policy
 from tardigrad.rules import RULES, Rule
 from tardigrad.rules.rates import RATES, LearningRate
+from tardigrad.runtime.placement import Placement
 from tardigrad.scheduling import Schedule, check_control, schedule
 from tardigrad.tasks import TASKS, Task
 
@@ -52,6 +53,8 @@ LOGGER = Registry("logger", LOGGERS, Observer)
 _FILLED_LATER = {"folder": Path(), "name": ""}
 """What a logger takes from the run's folder unless the file says it."""
 
+NAMELESS = ("stop", "ray")
+"""Tables that are arguments alone."""
 EVERY_RULE = ("ema", "clip_norm", "weight_decay", "no_decay")
 """What [rule] may say for any rule, where it is not an argument of the rule's own."""
 
@@ -105,6 +108,8 @@ class Spec:
     """What ends it early: loss, accuracy, wall_s, virtual_s, patience."""
     log: tuple[Table, ...] = ()
     """Who else is told how it goes: names of `tardigrad list loggers` and their arguments."""
+    ray: Table = field(default_factory=dict)
+    """What a run on Ray takes of a cluster: gpus_per_worker and the like."""
     sync_log: bool = False
     """On Ray: logs survive loss of power, and other machines see them at once (needed on NFS)."""
 
@@ -121,7 +126,8 @@ class Spec:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, max(1, self.updates // share))
             count(name, getattr(self, name), least=0)
-        _ = self.evaluation, self.limits, self.make_stop()  # they check what they are made of
+        # They check what they are made of.
+        _ = self.evaluation, self.limits, self.make_stop(), self.make_placement()
         for place, table_ in self._logs():
             maker, args = STRUCTURE.choose(LOGGER, place, table_)
             STRUCTURE.arguments(maker, place, args, _FILLED_LATER)
@@ -143,6 +149,10 @@ class Spec:
 
     def make_stop(self) -> Stop | None:
         return Stop(**STRUCTURE.arguments(Stop, "stop", self.stop)) if self.stop else None
+
+    def make_placement(self) -> Placement:
+        made: Placement = STRUCTURE.call(Placement, "ray", self.ray)
+        return made
 
     def make_loggers(self, folder: Path) -> list[Observer]:
         """Those of [log], for a run in this folder; nothing is written before it starts."""
@@ -244,7 +254,7 @@ class Spec:
         out |= {"splits": list(self.splits), "measures": list(self.measures)}
         out |= {"log": [dict(one) for one in self.log]}
         # Left out where they say nothing, as in files that are older than they.
-        return {n: v for n, v in out.items() if v or n not in ("stop", "log")}
+        return {n: v for n, v in out.items() if v or n not in (*NAMELESS, "log")}
 
     def toml(self) -> str:
         return tomli_w.dumps(self.data())
@@ -285,7 +295,9 @@ def rule_of(said: Table, fill: Mapping[str, Any], place: str = "rule") -> Rule:
         raise ValueError(f"[{place}] {error}") from error
 
 
-SECTIONS = tuple(n for n, h in get_type_hints(Spec).items() if h == Table and n != "stop")
+SECTIONS = tuple(
+    n for n, h in get_type_hints(Spec).items() if h == Table and n not in ("stop", "ray")
+)
 
 
 def _logs_of(said: Plain) -> Plain:

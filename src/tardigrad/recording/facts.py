@@ -15,6 +15,7 @@ from tardigrad.policies import Policy
 from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task
+from tardigrad.tasks.precision import device_facts
 from tardigrad.tasks.samples import tensors_in
 
 NAMES = {
@@ -22,6 +23,7 @@ NAMES = {
     "torch": "another torch version",
     "numpy": "another numpy version",
     "machine": "another kind of machine",
+    "device": "another device",
     "data": "another data set",
     "start": "other initial parameters",
     "threads": "another thread count",
@@ -37,6 +39,7 @@ def facts_of(task: Task, rule: Rule, threads: int) -> dict[str, Any]:
         "numpy": np.__version__,
         "machine": platform.machine(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "device": device_facts(task.start().device),
         "threads": threads,
         "start": tensor_digest(task.start()),
         "data": data_digest(task),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
+from tardigrad.tasks.hosted import hosted
 
 
 class Difference(NamedTuple):
@@ -63,7 +65,7 @@ def replay_recorded(
     _check_until(until, schedule)
     recorded = {(shard, version): value for shard, version, value in record["digests"]}
     sharding = divide(task, rule, schedule.shards, record["shard_by"])
-    execution = Exact(Job(schedule, task, rule, sharding))
+    execution = Exact(Job(schedule, hosted(task), rule, sharding))
     difference, compared = None, 0
     with _threads(facts["threads"]):
         while execution.position < schedule.groups and difference is None:
@@ -80,7 +82,8 @@ def replay_recorded(
                     difference = Difference(at, shard.version, expected, found)
     if checkpoint is not None:
         save_checkpoint(Path(checkpoint), execution.tensors(), execution.facts())
-    return Replayed(execution.run(), execution.updates, compared, difference)
+    run = replace(execution.run(), task=task)
+    return Replayed(run, execution.updates, compared, difference)
 
 
 def replay_run(
@@ -113,9 +116,11 @@ def replay_run(
     _check_until(until, schedule)
     goal = schedule.updates if until is None else until
     with _threads(source.threads):
-        engine = "exact" if source.engine == "ray" else source.engine
+        engine, computed = source.engine, task
+        if engine == "ray":
+            engine, computed = "exact", hosted(task)
         limits = Limits(chunk=source.chunk)
-        execution = prepare(schedule, task, rule, engine, source.shard_by, limits=limits)
+        execution = prepare(schedule, computed, rule, engine, source.shard_by, limits=limits)
         while execution.updates < goal and not execution.finished:
             execution.advance_to(goal)
         if until is None:
@@ -123,7 +128,7 @@ def replay_run(
                 execution.advance_to(goal)
     if checkpoint is not None:
         save_checkpoint(Path(checkpoint), execution.tensors(), execution.facts())
-    again, difference, compared = execution.run(), None, 0
+    again, difference, compared = replace(execution.run(), task=task), None, 0
     for shard in range(schedule.shards) if until is None else ():
         mine = execution.sharding.slice(shard)
         before, now = (tensor_digest(one.params[mine]) for one in (run, again))

@@ -257,5 +257,5 @@ def check_same_decisions(shard: int, entry: LogEntry, decided: Sequence[Decision
 
 def tensor_digest(tensor: Tensor) -> str:
     """Of a tensor's bytes: equal where the bits are."""
-    data = tensor.detach().contiguous().numpy().data
+    data = tensor.detach().cpu().contiguous().numpy().data
     return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -1,28 +1,30 @@
 """The processes of runs: actors that can be used again, because starting one takes seconds."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from tardigrad.runtime.placement import ActorRoom, Strategy
+from tardigrad.runtime.reserving import ActorKind, reserved
 from tardigrad.runtime.shard_actor import ShardActor
 from tardigrad.runtime.worker_actor import WorkerActor
 
-Binding = tuple[str, tuple[tuple[str, float], ...]]
-"""What an actor is, and the resources it was bound to."""
-
 SPREAD = "SPREAD"
-"""How Ray places actors that are bound to nothing: evenly over the nodes."""
+"""How Ray places actors for which no node was found before: evenly over the nodes."""
 
 
 class ActorPool:
     """Idle actors by kind. `with ActorPool() as pool: train(…, processes=Processes(pool=pool))`
-    keeps them between runs."""
+    keeps them, and what they take of the cluster, between runs."""
 
     def __init__(self, cpus: float = 0.0) -> None:
         self.cpus = cpus
-        self._idle: dict[Binding, list[Any]] = {}
-        self._bindings: dict[Any, Binding] = {}
+        """What an actor takes, where a run does not say otherwise."""
+        self._idle: dict[ActorKind, list[Any]] = {}
+        self._kinds: dict[Any, ActorKind] = {}
         self._actors: dict[str, Any] = {
             kind: ray.remote(concurrency_groups=groups)(cls)  # type: ignore[call-overload]
             for kind, cls, groups in (
@@ -31,30 +33,51 @@ class ActorPool:
             )
         }
 
-    def take(self, kind: str, resources: Mapping[str, float] | None = None) -> Any:
-        """An actor, idle or new; `resources` bind it to nodes that have them."""
-        binding = (kind, tuple(sorted((resources or {}).items())))
-        idle = self._idle.setdefault(binding, [])
-        if idle:
-            return idle.pop()
-        options: dict[str, Any] = {"num_cpus": self.cpus, "resources": dict(resources or {})}
-        if not resources:
-            options["scheduling_strategy"] = SPREAD
-        new = self._actors[kind].options(**options).remote()
-        self._bindings[new] = binding
+    def prepare(
+        self,
+        actors: Sequence[ActorKind],
+        strategy: Strategy,
+        wait_s: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        """Start those of these that take room and are not here yet, all of them or none."""
+        lacking: list[ActorKind] = []
+        for actor, many in Counter(actors).items():
+            if actor.room.amounts():
+                lacking += [actor] * max(0, many - len(self._idle.get(actor, [])))
+        if not lacking:
+            return
+        # What is reserved is given up when its actors already stand in line for it, each at its
+        # node: nobody else gets it. Kept for the run, it would be lost as a whole with one node.
+        with reserved(lacking, strategy, wait_s, tell) as nodes:
+            for actor, node in zip(lacking, nodes, strict=True):
+                at = NodeAffinitySchedulingStrategy(node, soft=True)
+                self._idle.setdefault(actor, []).append(self._new(actor, at))
+
+    def take(self, kind: str, room: ActorRoom | None = None) -> Any:
+        """An actor, idle or new."""
+        actor = ActorKind(kind, ActorRoom(self.cpus) if room is None else room)
+        idle = self._idle.setdefault(actor, [])
+        return idle.pop(0) if idle else self._new(actor, SPREAD)
+
+    def _new(self, actor: ActorKind, strategy: Any) -> Any:
+        cpus, gpus, resources = actor.room
+        options = {"num_cpus": cpus, "num_gpus": gpus, "resources": dict(resources)}
+        new = self._actors[actor.kind].options(**options, scheduling_strategy=strategy).remote()
+        self._kinds[new] = actor
         return new
 
     def give_back(self, actor: Any) -> None:
-        self._idle[self._bindings[actor]].append(actor)
+        self._idle[self._kinds[actor]].append(actor)
 
     def discard(self, actor: Any) -> None:
         """End it, whatever it is doing."""
-        del self._bindings[actor]
+        del self._kinds[actor]
         ray.kill(actor)
 
     def close(self) -> None:
         """End them all, also those that nobody has given back."""
-        for actor in list(self._bindings):
+        for actor in list(self._kinds):
             self.discard(actor)
         self._idle.clear()
 

@@ -36,6 +36,7 @@ from tardigrad.recording.replica import Snapshot
 from tardigrad.recording.shard_logs import log_name
 from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.late_files import wait_until_seen
+from tardigrad.runtime.placement import ActorRooms
 from tardigrad.runtime.ray_setup import ActorPlace, RaySetup
 from tardigrad.runtime.shard_process import FinalShard, LifeEnded
 from tardigrad.runtime.shard_shell import LiveShard, SentOrigin
@@ -80,7 +81,7 @@ class Driver:
         pool: ActorPool,
         disk: Disk,
         epochs: Epochs,
-        resources: Mapping[tuple[str, int], Mapping[str, float]] | None = None,
+        rooms: ActorRooms,
         on_snapshot: Callable[[list[Snapshot]], None] | None = None,
         watch: Callable[[Live], None] | None = None,
         say: Callable[[str], None] = lambda text: None,
@@ -89,7 +90,7 @@ class Driver:
         self.coordinator = coordinator
         self.pool = pool
         self._disk, self._epochs = disk, epochs
-        self._resources = resources or {}
+        self._rooms = rooms
         self._on_snapshot, self._watch, self._say = on_snapshot, watch, say
         self._actors: dict[Process, _Actor] = {}
         self._bound_once: set[tuple[str, int]] = set()
@@ -204,7 +205,8 @@ class Driver:
         """Where it was bound to, at first; then wherever there is room: its node may be gone."""
         again = (kind, number) in self._bound_once
         self._bound_once.add((kind, number))
-        return self.pool.take(kind, None if again else self._resources.get((kind, number)))
+        room = self._rooms.later(kind) if again else self._rooms.first(kind, number)
+        return self.pool.take(kind, room)
 
     def _prepared(
         self, prepared: Mapping[Process, tuple[Any, Any]], limit_s: float

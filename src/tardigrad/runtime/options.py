@@ -9,11 +9,12 @@ from tardigrad.protocol.coordinator import MembershipChange
 from tardigrad.protocol.run_processes import Patience
 from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.faults import Fault
+from tardigrad.runtime.placement import Placement
 
 
 @dataclass(frozen=True)
-class Processes:
-    """A run's processes: where they are, what they share, what they write down."""
+class Processes(Placement):
+    """A run's processes: where they are, what they take, what they share, what they write down."""
 
     address: str | None = None
     """HOST:PORT of a cluster to join. None: the Ray this process is connected to, or a local one
@@ -34,6 +35,7 @@ class Processes:
     """How long processes may take before something is done about it."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         count("threads", self.threads)
         count("digest_every", self.digest_every, least=0)
         for name in ("shared_memory", "sync_log"):

@@ -1,6 +1,7 @@
 """Connecting to Ray: a cluster that is there, or a local one of our own."""
 
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
+import torch
 from ray.cluster_utils import Cluster
 
 from tardigrad.core.checks import require
@@ -24,28 +26,33 @@ LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 @contextmanager
-def connected(address: str | None, actors: int) -> Iterator[float]:
+def connected(address: str | None, cpus: float) -> Iterator[float]:
     """Within the block this process is connected to Ray; what we started ends with it.
 
     Yields the CPUs that an actor takes: none on a Ray of our own, which has this machine to share
     out anyway; one each on a cluster, so that they spread over its nodes.
+
+    cpus: what a Ray of our own says it has.
     """
-    if address is None and not ray.is_initialized():
-        with local(actors):
+    if starts_own(address):
+        with local(math.ceil(cpus)):
             yield 0.0
         return
     if ray.is_initialized():
-        _check_room(actors)
         yield 1.0
         return
     assert address is not None
     check_answers(address)
     ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     try:
-        _check_room(actors)
         yield 1.0
     finally:
         ray.shutdown()
+
+
+def starts_own(address: str | None) -> bool:
+    """Whether there is no Ray yet, and none to join."""
+    return address is None and not ray.is_initialized()
 
 
 @contextmanager
@@ -57,6 +64,7 @@ def local(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator
             address="local",  # not the one that someone may have started on this machine
             _temp_dir=folder,
             num_cpus=actors,
+            num_gpus=torch.cuda.device_count(),
             include_dashboard=False,
             object_store_memory=object_store_bytes,
             log_to_driver=False,
@@ -156,12 +164,3 @@ def check_answers(address: str) -> None:
             f"no Ray cluster answers at {address} ({error}): start one there with "
             "`ray start --head --port=6379`, or leave the address out for a local one"
         ) from error
-
-
-def _check_room(actors: int) -> None:
-    free = int(ray.available_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
-    require(
-        actors <= free,
-        f"{actors} workers and shards were asked for, and the cluster has {free} free CPUs, so "
-        f"only {free} of them fit: use fewer, or add nodes",
-    )

@@ -18,6 +18,7 @@ import ray.cloudpickle
 from torch import Tensor, nn
 
 from tardigrad.core.own_code import own_modules
+from tardigrad.tasks import Task
 
 cloudpickle: Any = ray.cloudpickle
 
@@ -57,6 +58,40 @@ def check_sendable(**parts: object) -> None:
                     f"({' '.join(str(error).split())}): make it where it is used, from what can "
                     "be sent, such as a path or a seed"
                 ) from error
+
+
+_on_host = threading.local()
+"""Whether this thread opens what was on a GPU in the host's memory."""
+
+
+class TaskPacker:
+    """Sends a task from one GPU to another by way of the host's memory."""
+
+    def pack(self, task: Task) -> bytes:
+        packed = io.BytesIO()
+        _ByHost(packed).dump(task)
+        return packed.getvalue()
+
+    def unpack(self, packed: bytes, on_host: bool) -> Task:
+        _on_host.now = on_host
+        try:
+            task: Task = cloudpickle.loads(packed)
+        finally:
+            _on_host.now = False
+        return task
+
+
+class _ByHost(cloudpickle.Pickler):  # type: ignore[misc]
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) in (Tensor, nn.Parameter) and obj.device.type != "cpu":
+            is_parameter = type(obj) is nn.Parameter
+            return _put_back, (obj.detach().cpu(), str(obj.device), is_parameter, obj.requires_grad)
+        return super().reducer_override(obj)
+
+
+def _put_back(tensor: Tensor, device: str, is_parameter: bool, learned: bool) -> Tensor:
+    there = tensor if _on_host.now else tensor.to(device)
+    return nn.Parameter(there, learned) if is_parameter else there.requires_grad_(learned)
 
 
 class _Trial(cloudpickle.Pickler):  # type: ignore[misc]

@@ -40,19 +40,19 @@ from tardigrad.recording.record import FORMAT, begin_record, resume_record, writ
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import ShardStory, read_story
 from tardigrad.rules import Rule
-from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.driver import Driver, Live
 from tardigrad.runtime.evaluator import Evaluator
 from tardigrad.runtime.final_run import FinalRun
 from tardigrad.runtime.onlooker import Onlooker
 from tardigrad.runtime.options import Processes, Scenario
-from tardigrad.runtime.ray_cluster import connected
 from tardigrad.runtime.ray_setup import RaySetup
-from tardigrad.runtime.sending import check_sendable, own_code_sent
+from tardigrad.runtime.run_actors import actors_of, check_room
+from tardigrad.runtime.sending import TaskPacker, check_sendable, own_code_sent
 from tardigrad.scheduling import traffic
 from tardigrad.scheduling.make import check_link
 from tardigrad.scheduling.size import check_size
 from tardigrad.tasks import Task
+from tardigrad.tasks.hosted import hosted
 
 _log = logging.getLogger("tardigrad")
 
@@ -128,6 +128,8 @@ def train(
     check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
     check_size(workers, updates, shards, workers + updates, closed=False)
     check_sendable(task=task, rule=rule, policy=policy, link=link, cluster=impose)
+    check_room(task, workers, processes)
+    own, task = task, hosted(task, TaskPacker())
     run = RunSetup(
         task,
         rule,
@@ -152,7 +154,7 @@ def train(
         "link": _about(link),
         "rule": repr(rule),
         "seed": seed,
-        "facts": facts_of(task, rule, processes.threads) | policy_facts(policy, link),
+        "facts": facts_of(own, rule, processes.threads) | policy_facts(policy, link),
     }
     if resume:
         resume_record(Path(str(folder)), plain)  # refused before anything is written
@@ -203,7 +205,7 @@ def train(
             with (
                 own_code_sent(),
                 told_how_it_ended(looking),
-                _pool(processes, workers + shards) as pool,
+                actors_of(processes, own, workers, shards, onlooker.tell) as (pool, rooms),
             ):
                 driver = Driver(
                     setup,
@@ -211,7 +213,7 @@ def train(
                     pool,
                     disk,
                     epochs,
-                    processes.resources,
+                    rooms,
                     onlooker.take if evaluator else None,
                     onlooker.show,
                     say or _log.warning,
@@ -242,7 +244,7 @@ def train(
             final.average,
             traffic(schedule, run.shard_bytes),
             final.ended,
-            task,
+            own,
             rule,
             Provenance("ray", shard_by, processes.threads),
         )
@@ -336,16 +338,6 @@ def _folder(folder: str | Path | None) -> Iterator[Path]:
         lock.write(f"process {os.getpid()} on {socket.gethostname()}")
         lock.flush()
         yield place
-
-
-@contextmanager
-def _pool(processes: Processes, actors: int) -> Iterator[ActorPool]:
-    """The given one, or one for this run alone."""
-    if processes.pool is not None:
-        yield processes.pool
-        return
-    with connected(processes.address, actors) as cpus, ActorPool(cpus) as own:
-        yield own
 
 
 def _about(part: Any) -> dict[str, Any]:

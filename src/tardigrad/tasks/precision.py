@@ -1,5 +1,6 @@
 """Where a model is computed, and how its products are rounded."""
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
@@ -7,6 +8,10 @@ from typing import Literal
 import torch
 
 Precision = Literal["full", "tf32", "bf16"]
+
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+"""What the GPU's products may use; cuBLAS reads it before the first one. Torch takes products for
+repeatable only where it is set."""
 
 
 def check_precision(precision: Precision) -> Precision:
@@ -24,7 +29,18 @@ def device_of(choice: str | torch.device) -> torch.device:
         ) from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device = {str(choice)!r}, but torch sees no GPU here: use device='cpu'")
+    if device.type == "cuda":
+        os.environ.setdefault(WORKSPACE, ":4096:8")
     return device
+
+
+def device_facts(device: torch.device) -> str:
+    """What the bits of a gradient computed there depend on."""
+    if device.type != "cuda":
+        return device.type
+    name, workspace = torch.cuda.get_device_name(device), os.environ.get(WORKSPACE, "not set")
+    cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+    return f"{name}, CUDA {torch.version.cuda}, cuDNN {cudnn}, {WORKSPACE} {workspace}"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from tardigrad.core import keys
 from tardigrad.tasks.checks import at_least
 from tardigrad.tasks.function import FunctionTask
 from tardigrad.tasks.module import dtype_of
+from tardigrad.tasks.precision import device_of
 
 
 def quadratic(
@@ -36,7 +37,7 @@ def quadratic(
     at_least("condition", condition, 1)
     at_least("noise", noise, 0)
     curvature, start = (
-        torch.as_tensor(numbers, device=device, dtype=dtype_of(dtype))
+        torch.as_tensor(numbers, device=device_of(device), dtype=dtype_of(dtype))
         for numbers in (
             condition ** -np.linspace(0.0, 1.0, dimension),
             keys.normal(keys.key(seed, "init"), np.arange(dimension)),

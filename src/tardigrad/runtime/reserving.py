@@ -1,0 +1,93 @@
+"""Room on a cluster for all processes of a run at once, waited for where it may still come."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import ray
+from ray.util.placement_group import (
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+
+from tardigrad.runtime.placement import ActorRoom, Strategy, counted
+
+AT_ONCE_S = 2.0
+"""What Ray may take to place what fits; nothing is said before."""
+LOOK_S = 5.0
+"""Between looks at what is missing."""
+
+
+class ActorKind(NamedTuple):
+    """What an actor is, and what it takes."""
+
+    kind: str
+    room: ActorRoom
+
+
+@contextmanager
+def reserved(
+    actors: Sequence[ActorKind], strategy: Strategy, wait_s: float, tell: Callable[[str], None]
+) -> Iterator[list[str]]:
+    """Within the block there is room for these; yields the node of each.
+
+    Refused where there is none after `wait_s`. All or none is reserved, so two runs never wait for
+    each other's half. Ray shows what is not there yet to its autoscaler, which may start nodes.
+    """
+    group = placement_group([actor.room.amounts() for actor in actors], strategy.upper())
+    try:
+        until = time.monotonic() + max(wait_s, AT_ONCE_S)
+        told, look_s = "", AT_ONCE_S
+        while not group.wait(look_s):
+            left_s = until - time.monotonic()
+            missing = _missing([actor.room for actor in actors])
+            if left_s <= 0:
+                raise ValueError(
+                    f"there is no room on the cluster for {_words(actors)}"
+                    + (f" after {wait_s:g} s of waiting" if wait_s else "")
+                    + f": {missing}. Ask for less, add nodes, or wait longer for them: wait_s "
+                    "under [ray], Processes(wait_s=…)"
+                )
+            if missing != told:
+                tell(f"waiting up to {left_s:.0f} s for room for {_words(actors)}: {missing}")
+                told = missing
+            look_s = min(LOOK_S, left_s)
+        nodes = placement_group_table(group)["bundles_to_node_id"]
+        yield [nodes[index] for index in range(len(actors))]
+    finally:
+        remove_placement_group(group)
+
+
+def _words(actors: Sequence[ActorKind]) -> str:
+    """4 workers (1 CPU, 0.25 GPUs each) and 1 shard (1 CPU each)"""
+    groups = []
+    for actor, many in Counter(actors).items():
+        each = ", ".join(counted(amount, name) for name, amount in actor.room.amounts().items())
+        groups.append(f"{counted(many, actor.kind)} ({each} each)")
+    return " and ".join(groups)
+
+
+def _missing(rooms: Sequence[ActorRoom]) -> str:
+    """Which resource stands in the way, in one line."""
+    nodes: list[Mapping[str, float]] = [
+        node["Resources"]
+        for node in ray.nodes()  # type: ignore[no-untyped-call]
+        if node["Alive"]
+    ]
+    free: Mapping[str, Any] = ray.available_resources()  # type: ignore[no-untyped-call]
+    said = []
+    for name in sorted({name for room in rooms for name in room.amounts()}):
+        amounts = [room.amounts().get(name, 0.0) for room in rooms]
+        most = max((node.get(name, 0.0) for node in nodes), default=0.0)
+        if max(amounts) > most:
+            said.append(f"no node has {counted(max(amounts), name)} (the most on one is {most:g})")
+        elif sum(amounts) > free.get(name, 0.0) + 1e-6:
+            total = sum(node.get(name, 0.0) for node in nodes)
+            said.append(
+                f"{counted(sum(amounts), name)} are needed, and {free.get(name, 0.0):g} of "
+                f"{total:g} are free"
+            )
+    return "; ".join(said) or "what is free lies in pieces on nodes, into which they do not fit"

@@ -1,0 +1,68 @@
+"""A cluster that gets its second node while a run waits for room: started by test_room."""
+
+import json
+import logging
+import threading
+import time
+from typing import Any
+
+import ray
+from ray.cluster_utils import Cluster
+
+import tardigrad as tg
+from tardigrad.runtime.actor_pool import ActorPool
+from tardigrad.runtime.placement import ActorRoom
+from tardigrad.runtime.reserving import ActorKind
+from tardigrad.tasks import TASKS
+
+STORE = 80 * 1024 * 1024
+TASK, RULE = TASKS["logistic_regression"](features=5, train_size=60), tg.rules.sgd(lr=0.05)
+
+
+def trained(**placement: Any) -> dict[str, Any]:
+    """How a run with two workers on half a GPU each ended, and what it said."""
+    said: list[str] = []
+    took = tg.Processes(gpus_per_worker=0.5, **placement)
+    try:
+        run = tg.train(TASK, RULE, workers=2, updates=30, processes=took, say=said.append)
+    except ValueError as error:
+        return {"error": str(error), "said": said}
+    return {"updates": run.schedule.updates, "said": said}
+
+
+def nodes_of(pool: ActorPool, strategy: Any) -> int:
+    """On how many nodes Ray places two workers."""
+    actors = [ActorKind("worker", ActorRoom(1.0))] * 2
+    pool.prepare(actors, strategy, 30.0, lambda text: None)
+    taken = [pool.take("worker", ActorRoom(1.0)) for _ in actors]
+    where = ray.get([one.__ray_call__.remote(_node) for one in taken])
+    pool.close()
+    time.sleep(2.0)  # Ray learns that their room is free
+    return len(set(where))
+
+
+def _node(actor: Any) -> str:
+    return ray.get_runtime_context().get_node_id()
+
+
+def main() -> None:
+    head = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": STORE}
+    cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+    ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+    out: dict[str, Any] = {}
+    try:
+        out["refused"] = trained(wait_s=1)
+        waiting = threading.Thread(target=lambda: out.update(waited=trained(wait_s=120)))
+        waiting.start()
+        time.sleep(5.0)
+        cluster.add_node(num_cpus=2, num_gpus=1, object_store_memory=STORE)
+        waiting.join()
+        out["nodes"] = {name: nodes_of(ActorPool(1.0), name) for name in ("spread", "pack")}
+        print(json.dumps(out))
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()
