@@ -32,7 +32,6 @@ from tardigrad.protocol.messages import (
     Released,
     Replaced,
     RowGiven,
-    RowLost,
     RowRequest,
     TimerSet,
     VersionRequest,
@@ -49,7 +48,6 @@ EVENTS: list[Event] = [
     Left(3),
     Replaced(1, 2),
     Completed(PUSH),
-    RowLost(PUSH),
     Fenced(1, 7),
     Reinstated(1, 7, 30, ((0, 12), (3, -1))),
 ]

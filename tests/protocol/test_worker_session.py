@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import tardigrad as tg
 from tardigrad.policies import Policy
+from tardigrad.protocol.channels import ShardBeginning
 from tardigrad.protocol.messages import (
     NO_ROW,
     Confirmation,
@@ -12,6 +13,7 @@ from tardigrad.protocol.messages import (
     PushHeader,
     Released,
     RowRequest,
+    VersionRequest,
 )
 from tardigrad.protocol.worker_session import (
     CONFIRM,
@@ -19,7 +21,6 @@ from tardigrad.protocol.worker_session import (
     Discard,
     Forget,
     Send,
-    ShardBeginning,
     WorkerOutput,
     WorkerSession,
     WorkerStart,
@@ -168,6 +169,22 @@ def test_releases_that_nothing_is_pushed_after_are_confirmed() -> None:
     session.begin(0.0)
     out = tells(session, 0, [(n, n) for n in range(1, CONFIRM + 1)])
     assert (0, Confirmation) in sent(out)
+
+
+def test_what_is_asked_for_before_a_push_does_not_give_its_view_up() -> None:
+    """A shard forgets what a worker neither has nor computes at, and refuses a push of it then."""
+    session = made(tg.Partial(push=1, pull=0.5), updates=2)
+    session.begin(0.0)
+    tells(session, 0, [(1, 2)])  # its last
+    session.computed(0.5, True, 1.0, 1.0)
+    (second,) = computes(tells(session, 0, row=(1, 5)))
+    assert second.read == (2, 0)
+    tells(session, 1, [(1, 1)])
+    outputs = session.computed(0.5, True, 2.0, 2.0)
+    asked, pushed = (out.message for out in outputs if isinstance(out, Send) and out.shard == 1)
+    assert isinstance(asked.body, VersionRequest)
+    assert isinstance(pushed.body, PushHeader)
+    assert (asked.at, asked.have, pushed.body.read) == (0, 1, (2, 0))
 
 
 def test_nothing_is_started_once_every_shard_is_done() -> None:

@@ -14,7 +14,7 @@ from tardigrad import rules
 from tardigrad.links import Link
 from tardigrad.protocol.calls import JoinWorker, LeaveWorker
 from tardigrad.protocol.log import write_digest
-from tardigrad.protocol.messages import Dropped, Joined, Left, RowLost
+from tardigrad.protocol.messages import Applied, Completed, Joined, Left
 from tardigrad.recording.cuts import cut_name
 from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.merge import merge, pushed
@@ -174,8 +174,8 @@ def test_what_one_log_tells_of_members_is_added_to_all(
         SmallRun(setup, tmp_path, seed=5, look=look).run()
 
 
-def test_what_is_lost_with_a_worker_is_added_with_its_leave(tmp_path: Path) -> None:
-    """Worker 2 died for good, and shard 1 has not got its last gradient."""
+def test_what_a_worker_had_pushed_to_some_is_added_with_its_leave(tmp_path: Path) -> None:
+    """Worker 2 died for good, and shard 1 has lost its last gradient."""
 
     def look(run: SmallRun) -> None:
         first, second = received(run)
@@ -185,9 +185,10 @@ def test_what_is_lost_with_a_worker_is_added_with_its_leave(tmp_path: Path) -> N
         headers = [pushed(entry) for entry in read_story(run.disk, 0).entries]
         (half,) = [p for p in headers if p is not None and (p.worker, p.step) == (2, first[2])]
         recovered = RecoveredRun(run.setup, FolderDisk(tmp_path))
-        lost, left = recovered.added[1]
-        assert (lost.event, left.event) == (RowLost(half), Left(2))
-        assert lost.decided == [Dropped(half.row, "lost with its worker")]
+        completed, left = recovered.added[1]
+        assert (completed.event, left.event) == (Completed(half), Left(2))
+        assert completed.decided[0] == Applied((half.row,), 1.0)
+        assert recovered.halves(2) == []
         raise Killed
 
     setup = make_setup(TASK, RULES["dana_ga"], tg.Async(), updates=20)

@@ -273,3 +273,56 @@ def test_a_release_is_lost_with_power_and_the_version_is_not() -> None:
             ],
         )
     )
+
+
+def test_the_only_worker_in_flight_dies_for_good_between_its_pushes() -> None:
+    """The others begin when all shards are as far, so the one that has not got its last gradient
+    must get it: nobody else would push there."""
+    run_well(
+        Scenario(
+            seed=205564,
+            policy="ramp_up_sync",
+            rule="dana",
+            workers=3,
+            shards=3,
+            updates=17,
+            snapshot_every=2,
+            sync_log=False,
+            hosts=2,
+            weather=Weather(delay_s=0.01, jitter=0.0),
+            faults=[
+                Fault("partition", "syncs", 2, "worker", delay_s=0.3702730094283211, seconds=100.0),
+                Fault("no room", "syncs", 17, "worker", seconds=5.0),
+                Fault("pause", "answers", 98, "driver", seconds=100.0),
+                Fault("kill", "version", 2, "it"),
+            ],
+        )
+    )
+
+
+def test_a_worker_has_left_and_a_shard_loses_its_last_gradient() -> None:
+    """Some logs tell of the leave. Where it does not count, because it came after what was lost,
+    nothing that was to come with it counts."""
+    run_well(
+        Scenario(
+            seed=201396,
+            policy="stale_synchronous",
+            rule="dana",
+            workers=4,
+            shards=3,
+            updates=42,
+            snapshot_every=2,
+            sync_log=False,
+            not_finite=True,
+            weather=Weather(delay_s=0.01, lost=0.05),
+            faults=[
+                Fault("kill", "version", 10, "shard"),
+                Fault("power", "answers", 122, "worker", delay_s=0.4100687546376467, seconds=0.3),
+                Fault("torn write", "appends", 51, "it"),
+                Fault("pause", "is made", 5, "worker", delay_s=0.44648526386872167, seconds=0.3),
+                Fault("kill", "answers", 138, "driver"),
+                Fault("kill", "version", 34, "it"),
+            ],
+            changes=[MembershipChange(34), MembershipChange(14, remove=0)],
+        )
+    )

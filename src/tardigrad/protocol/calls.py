@@ -6,8 +6,9 @@ Every call may be made again: what has been done already is not done twice.
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from tardigrad.protocol.channels import ShardBeginning
 from tardigrad.protocol.messages import PushHeader
-from tardigrad.protocol.worker_session import ShardBeginning, WorkerStart
+from tardigrad.protocol.worker_session import WorkerStart
 
 
 class Process(NamedTuple):
@@ -43,8 +44,6 @@ class JoinWorker(NamedTuple):
 
 class LeaveWorker(NamedTuple):
     worker: int
-    lost: tuple[PushHeader, ...] = ()
-    """Headers of its gradients that came to other shards only."""
 
 
 class FenceShard(NamedTuple):

@@ -38,6 +38,19 @@ class ChannelEnd(NamedTuple):
     last: PushHeader | None
 
 
+class ShardBeginning(NamedTuple):
+    """Where a shard's new process goes on, as far as one worker is concerned."""
+
+    epoch: int
+    version: int
+    life: int
+    """The worker's life that the shard knows of,"""
+    number: int
+    """the last of its messages that is in the log,"""
+    sequence: int
+    """and the last release to it."""
+
+
 @dataclass
 class ShardChannel:
     """What a worker knows of one shard."""

@@ -32,7 +32,6 @@ from tardigrad.protocol.messages import (
     Released,
     Replaced,
     RowGiven,
-    RowLost,
     RowRequest,
     TimerSet,
     VersionRequest,
@@ -49,7 +48,7 @@ _EVENTS: dict[str, type[Any]] = {
     "fenced": Fenced,
     "reinstated": Reinstated,
 }
-_HEADERS: dict[str, type[Any]] = {"completed": Completed, "lost": RowLost}
+_HEADERS: dict[str, type[Any]] = {"completed": Completed}
 _BODIES: dict[str, type[Any]] = {
     "request": VersionRequest,
     "row": RowRequest,
@@ -183,7 +182,7 @@ def _plain_event(event: Event) -> list[Any]:
             if isinstance(body, PushHeader):
                 return ["push", *envelope, *_short(body)]
             return [_NAMES[type(body)], *envelope, *body]
-        case Completed(header) | RowLost(header):
+        case Completed(header):
             return [_NAMES[type(event)], *_short(header)]
         case _:
             return [_NAMES[type(event)], *event]

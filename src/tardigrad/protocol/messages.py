@@ -171,12 +171,6 @@ class Completed(NamedTuple):
     header: PushHeader
 
 
-class RowLost(NamedTuple):
-    """A gradient of a worker that is leaving, which came to other shards only."""
-
-    header: PushHeader
-
-
 class Fenced(NamedTuple):
     """A shard is being replaced by the process of this epoch: no view of an earlier one counts."""
 
@@ -196,6 +190,6 @@ class Reinstated(NamedTuple):
     alone may be newer: a release can be lost with a log's end, and what it released be there."""
 
 
-Event = Came | Rang | Joined | Left | Replaced | Completed | RowLost | Fenced | Reinstated
+Event = Came | Rang | Joined | Left | Replaced | Completed | Fenced | Reinstated
 
 MEMBERSHIP = (Joined, Left)

@@ -154,12 +154,7 @@ class Replacing(RunProcesses):
     ) -> Steps[None]:
         """Let a worker go on in a dead one's place, once all shards have what some have got."""
         if len({end.step for end in ends}) > 1:
-            if recovered is None:
-                recovered = yield Recover()
-            for half in recovered.halves(worker):
-                for shard in half.missing:
-                    call = CompleteRow(half.push, recovered.part(half, shard))
-                    yield from self._ask([(Process("shard", shard), call)])
+            yield from self._complete_rows(worker, recovered)
             ends = yield from self._announce(worker)
         life, step = self._lives[worker], ends[0].step + 1
         row = worker if step == 0 and worker < self.workers else NO_ROW
@@ -168,6 +163,15 @@ class Replacing(RunProcesses):
             heard = tuple(max(0, sequence) for sequence in heard)
         epochs = tuple(self._epochs[shard] for shard in range(self.shards))
         yield from self._let_begin(WorkerStart(worker, life, step, row, heard, epochs))
+
+    def _complete_rows(self, worker: int, recovered: RecoveredShards | None = None) -> Steps[None]:
+        """Give shards those of a dead worker's gradients that others have."""
+        if recovered is None:
+            recovered = yield Recover()
+        for half in recovered.halves(worker):
+            for shard in half.missing:
+                call = CompleteRow(half.push, recovered.part(half, shard))
+                yield from self._ask([(Process("shard", shard), call)])
 
     def _let_begin(self, start: WorkerStart) -> Steps[None]:
         yield from self._ask([(Process("worker", start.worker), BeginWork(start))])
@@ -263,8 +267,8 @@ class Replacing(RunProcesses):
         yield from self._set_to_work(worker, ends)
 
     def _give_up(self, worker: int, why: str) -> Steps[None]:
-        """There is no room for a replacement: the worker has left, and what it had pushed to some
-        shards only is dropped at the others, and counted."""
+        """There is no room for a replacement: the worker has left. All get what it pushed to some
+        shards, because who goes on may wait until they are as far."""
         if len(self._lives) == 1:
             raise RunFailed(
                 f"worker {worker}, the last one, died and cannot be replaced ({why}): add nodes "
@@ -272,12 +276,8 @@ class Replacing(RunProcesses):
             )
         yield Tell(f"worker {worker} cannot be replaced ({why}): the run goes on without it")
         yield from self._announce(worker)  # so that nothing of it comes any more
-        recovered: RecoveredShards = yield Recover()
-        lost: list[list[PushHeader]] = [[] for _ in range(self.shards)]
-        for half in recovered.halves(worker):
-            for shard in half.missing:
-                lost[shard].append(half.push)
-        yield from self._all_at_once(lambda s: LeaveWorker(worker, tuple(lost[s])))
+        yield from self._complete_rows(worker)
+        yield from self._all_at_once(lambda s: LeaveWorker(worker))
         self._gone(worker)
         yield from self._go_on()
 

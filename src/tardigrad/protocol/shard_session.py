@@ -19,7 +19,7 @@ from collections.abc import Container, Iterable, Sequence
 from tardigrad.links import UNSENT
 from tardigrad.policies import Arrival, Policy
 from tardigrad.protocol.admission import Admission, Fences, Refused
-from tardigrad.protocol.channels import ChannelEnd, WorkerChannel
+from tardigrad.protocol.channels import ChannelEnd, ShardBeginning, WorkerChannel
 from tardigrad.protocol.gates import ShardGate
 from tardigrad.protocol.messages import (
     NO_ROW,
@@ -42,15 +42,11 @@ from tardigrad.protocol.messages import (
     Released,
     Replaced,
     RowGiven,
-    RowLost,
     RowRequest,
     TimerSet,
     VersionRequest,
 )
 from tardigrad.protocol.shard import ShardControl, ShardOutputs
-from tardigrad.protocol.worker_session import ShardBeginning
-
-LOST = "lost with its worker"
 
 WINDOW = 3
 """Releases to a worker that it may not have heard. One that starts a step, one that came during it,
@@ -193,8 +189,6 @@ class ShardSession:
                 self._pushed(header, channel, now_s)
                 # Later ones of its gradients may have to be completed too.
                 self._forget_heard(channel, range(header.read[self.shard], self.version + 1))
-            case RowLost(header):
-                decided.append(Dropped(header.row, LOST))
             case Fenced(shard, epoch):
                 self._fences.fence(shard, epoch)
             case Reinstated():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tardigrad.policies import Policy
-from tardigrad.protocol.channels import ShardChannel
+from tardigrad.protocol.channels import ShardBeginning, ShardChannel
 from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import (
     NO_ROW,
@@ -84,19 +84,6 @@ class WorkerStart(NamedTuple):
     epochs: tuple[int, ...]
 
 
-class ShardBeginning(NamedTuple):
-    """Where a shard's new process goes on, as far as one worker is concerned."""
-
-    epoch: int
-    version: int
-    life: int
-    """The worker's life that the shard knows of,"""
-    number: int
-    """the last of its messages that is in the log,"""
-    sequence: int
-    """and the last release to it."""
-
-
 class WorkerStatus(NamedTuple):
     """`quiet`: it computes nothing, and every shard has all it said."""
 
@@ -139,6 +126,8 @@ class WorkerSession:
         self._begun: _Begun | None = None
         """A gradient to be computed, or that is being computed."""
         self._computing = False
+        self._unpushed: tuple[int, ...] | None = None
+        """The view of a gradient that is there, and about to be pushed."""
         self._fresh: dict[int, Any] = {}
         self._arriving: _Arriving | None = None
         self._held = False
@@ -207,7 +196,9 @@ class WorkerSession:
         self._computing = False
         self._begun = None if finite else begun._replace(row=NO_ROW, start_s=now_s)
         if finite:
+            self._unpushed = begun.read  # what the policy asks for here is sent before the push
             self.control.finished(now_s)
+            self._unpushed = None
         for shard in range(len(self._channels)):
             gate = self.gate if finite else None
             self._send(shard, header if gate is None else gate.push(header, shard))
@@ -354,7 +345,8 @@ class WorkerSession:
     def _send(self, shard: int, body: WorkerBody) -> None:
         channel = self._channels[shard]
         have = channel.have
-        at = have if self._begun is None else self._begun.read[shard]
+        read = self._unpushed or (self._begun.read if self._begun is not None else None)
+        at = have if read is None else read[shard]
         channel.number += 1
         channel.confirmed = channel.heard
         message = FromWorker(self.worker, self.life, channel.number, channel.heard, at, have, body)

@@ -26,7 +26,6 @@ from tardigrad.protocol.messages import (
     PushHeader,
     Released,
     RowGiven,
-    RowLost,
 )
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.shard_logs import ShardStory
@@ -96,7 +95,7 @@ class LogMerger:
         return all(p == len(logs) for p, logs in zip(self.position, self.logs, strict=True))
 
     def _caused(self, entry: LogEntry) -> bool:
-        push = entry.event.header if isinstance(entry.event, RowLost) else pushed(entry)
+        push = pushed(entry)
         if push is None:
             return True
         if push.row >= self.rows or any(map(operator.gt, push.read, self.versions)):
@@ -218,8 +217,7 @@ def _rows(stories: Sequence[ShardStory], recorder: Recorder, workers: int) -> di
     pushes: dict[int, PushHeader] = {}
     for story in stories:
         for entry in story.entries:
-            lost = entry.event.header if isinstance(entry.event, RowLost) else None
-            push = pushed(entry) or lost
+            push = pushed(entry)
             if push is not None:
                 pushes[push.row] = push
     given: dict[int, tuple[int, float]] = {w: (w, 0.0) for w in range(workers)}

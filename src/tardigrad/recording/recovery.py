@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tardigrad.engine.checkpoint import checkpoint_from_bytes
 from tardigrad.protocol.log import LogEntry
-from tardigrad.protocol.messages import Event, Joined, Left, PushHeader, RowLost
+from tardigrad.protocol.messages import Completed, Event, Joined, Left, PushHeader
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.cuts import newest_cut, read_unsent
 from tardigrad.recording.disk import Disk
@@ -125,7 +125,7 @@ class RecoveredRun:
         Releases are held until every shard has been told, so where one stands in some logs only,
         nothing in the others follows from it: at their ends, it is as if all had been told in time.
         """
-        every = max((_membership_begun(story.entries) for story in self.stories), key=len)
+        every = max((_membership(story.entries) for story in self.stories), key=len)
         pushes = _headers([entry for story in self.stories for entry in story.entries])
         for shard, story in enumerate(self.stories):
             missing = every[len(_membership(story.entries)) :]
@@ -138,10 +138,11 @@ class RecoveredRun:
             now_s = max((entry.now_s for entry in story.entries), default=0.0)
             for event in missing:
                 events: list[Event] = [event]
-                if isinstance(event, Left):  # what it pushed to other shards only is lost here
+                if isinstance(event, Left):  # first what it had pushed to other shards
                     theirs = [p for row, p in pushes.items() if row not in here]
-                    lost = [RowLost(p) for p in theirs if p.worker == event.worker]
-                    events = [*lost, event]
+                    halves = [_alone(p) for p in theirs if p.worker == event.worker]
+                    halves.sort(key=lambda half: half.step)
+                    events = [*(Completed(half) for half in halves), event]
                 for one in events:
                     self.added[shard].append(LogEntry(one, now_s, session.handle(one, now_s)))
             story.entries += self.added[shard]
@@ -214,20 +215,6 @@ def _membership(entries: Sequence[LogEntry]) -> list[Joined | Left]:
     return [entry.event for entry in entries if isinstance(entry.event, Joined | Left)]
 
 
-def _membership_begun(entries: Sequence[LogEntry]) -> list[Joined | Left]:
-    """Also the leave that was to follow what is lost with its worker."""
-    events = _membership(entries)
-    last = entries[-1].event if entries else None
-    if isinstance(last, RowLost):
-        events.append(Left(last.header.worker))
-    return events
-
-
 def _headers(entries: Sequence[LogEntry]) -> dict[int, PushHeader]:
-    """By row, of gradients that came or are known to be lost."""
-    found = {}
-    for entry in entries:
-        push = entry.event.header if isinstance(entry.event, RowLost) else pushed(entry)
-        if push is not None:
-            found[push.row] = push
-    return found
+    """By row, of gradients that came."""
+    return {push.row: push for push in map(pushed, entries) if push is not None}

@@ -47,7 +47,6 @@ from tardigrad.protocol.messages import (
     Released,
     Replaced,
     RowGiven,
-    RowLost,
     TimerSet,
 )
 from tardigrad.recording.cuts import CutPlace, cut_name
@@ -214,8 +213,9 @@ class ShardProcess:
             case JoinWorker(worker, life):
                 if worker not in session.lives:
                     return None, self._handle_for_good(Joined(worker, life), now_s)
-            case LeaveWorker(worker, lost):
-                return None, self._leave(worker, lost, now_s)
+            case LeaveWorker(worker):
+                if worker in session.channels:
+                    return None, self._handle_for_good(Left(worker), now_s)
             case FenceShard(shard, epoch):
                 self._handle_for_good(Fenced(shard, epoch), now_s)
             case ReinstateShard():
@@ -241,16 +241,6 @@ class ShardProcess:
             case AskShard():
                 return self._status(), []
         return None, []
-
-    def _leave(self, worker: int, lost: Sequence[PushHeader], now_s: float) -> list[ShardOut]:
-        channel = self._session.channels.get(worker)
-        if channel is None:
-            return []
-        out: list[ShardOut] = []
-        for header in lost:
-            if header.step > channel.step:  # else it came late
-                out += self._handle(RowLost(header), now_s)
-        return out + self._handle_for_good(Left(worker), now_s)
 
     def _save(self, number: int) -> CutPlace:
         self._sync(self._log)
