@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 import tardigrad as tg
-from tardigrad.policies import Policy
+from tardigrad.policies import Policy, Request
+from tardigrad.policies.machine import PullAll, PullHalf, WorkerCommand
 from tardigrad.protocol.channels import ShardBeginning
 from tardigrad.protocol.messages import (
     NO_ROW,
@@ -171,20 +172,28 @@ def test_releases_that_nothing_is_pushed_after_are_confirmed() -> None:
     assert (0, Confirmation) in sent(out)
 
 
+class AskingPull(PullAll):
+    def finished(self, now_s: float) -> list[WorkerCommand]:
+        return [*super().finished(now_s), Request(1, 2)]
+
+
+class Asking(tg.Async):
+    """Its workers ask shard 1 for more before they push."""
+
+    def pull_half(self, shards: int) -> PullHalf:
+        return AskingPull(shards)
+
+
 def test_what_is_asked_for_before_a_push_does_not_give_its_view_up() -> None:
     """A shard forgets what a worker neither has nor computes at, and refuses a push of it then."""
-    session = made(tg.Partial(push=1, pull=0.5), updates=2)
+    session = made(Asking())
     session.begin(0.0)
-    tells(session, 0, [(1, 2)])  # its last
-    session.computed(0.5, True, 1.0, 1.0)
-    (second,) = computes(tells(session, 0, row=(1, 5)))
-    assert second.read == (2, 0)
-    tells(session, 1, [(1, 1)])
-    outputs = session.computed(0.5, True, 2.0, 2.0)
+    tells(session, 1, [(1, 1)])  # while it computes
+    outputs = session.computed(0.5, True, 1.0, 1.0)
     asked, pushed = (out.message for out in outputs if isinstance(out, Send) and out.shard == 1)
     assert isinstance(asked.body, VersionRequest)
     assert isinstance(pushed.body, PushHeader)
-    assert (asked.at, asked.have, pushed.body.read) == (0, 1, (2, 0))
+    assert (asked.at, asked.have, pushed.body.read) == (0, 1, (0, 0))
 
 
 def test_nothing_is_started_once_every_shard_is_done() -> None:
