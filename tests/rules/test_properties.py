@@ -96,7 +96,8 @@ class Mutating(Correction[Nothing, Nothing]):
     def correct(
         self, theta: Tensor, state: Nothing, own: Nothing, push: Push, now: Now, layout: Layout
     ) -> tuple[Signal, Nothing]:
-        {"theta": theta, "grad": push.grad, "view": push.view}[self.what].mul_(0.5)
+        shared = {"staleness": push.staleness, "lr": now.lr}
+        ({"theta": theta, "grad": push.grad, "view": push.view} | shared)[self.what].mul_(0.5)
         return Signal(push.grad, push.grad), own
 
 
@@ -117,15 +118,21 @@ class MutatingSgd(Sgd):
 @pytest.mark.parametrize(
     "rule",
     [
-        *(tg.Rule(0.1, Sgd(), Mutating(what)) for what in ("theta", "grad", "view")),
+        *(
+            tg.Rule(0.1, Sgd(), Mutating(what))
+            for what in ("theta", "grad", "view", "staleness", "lr")
+        ),
         *(tg.Rule(0.1, MutatingSgd(where=where)) for where in ("step", "send")),
     ],
 )
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_rule_that_changes_its_inputs_is_refused(rule: tg.Rule, shards: int) -> None:
     schedule = tg.Schedule.from_order([0, 1, 0], 2, shards=shards)
+    before = tg.execute(schedule, task(), staleness_aware(0.1), engine="exact")
     with pytest.raises(ValueError, match=r"changed one of its inputs in place.*write x = x \+ y"):
         tg.execute(schedule, task(), rule, engine="exact")
+    after = tg.execute(schedule, task(), staleness_aware(0.1), engine="exact")
+    assert torch.equal(after.params, before.params)  # nothing is left of what it did
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

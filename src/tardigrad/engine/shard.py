@@ -5,6 +5,7 @@ cluster does and what a replay does are the same operations on the same values.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -72,9 +73,7 @@ class Shard:
         workers = list(dict.fromkeys(a.worker for a in arrived))
         owns = [self.own_of(worker) for worker in workers]
         whose = [workers.index(a.worker) for a in arrived]
-        pushes = [
-            Push(a.grad, a.view, torch.tensor(a.delay + 1, dtype=torch.float64)) for a in arrived
-        ]
+        pushes = [Push(a.grad, a.view, _staleness(a.delay)) for a in arrived]
         if self._into is None or out is None or len(pushes) > 1 or workers[0] in self.left:
             theta, state, sent = self._update(workers, owns, whose, pushes, now)
         else:
@@ -173,6 +172,12 @@ def saved_left(facts: Mapping[str, Any], own: RuleOwn) -> set[int]:
     return set(facts.get("left", ()))
 
 
+@lru_cache(maxsize=4096)
+def _staleness(delay: int) -> Tensor:
+    """τ as a tensor, which takes longer to make than to be found unchanged."""
+    return torch.tensor(delay + 1, dtype=torch.float64)
+
+
 def _versions(tensors: Sequence[Tensor]) -> list[int]:
     """How often each was changed in place, as torch counts it."""
     return [tensor._version for tensor in tensors]
@@ -181,6 +186,7 @@ def _versions(tensors: Sequence[Tensor]) -> list[int]:
 def _check_unchanged(inputs: Sequence[Tensor], versions: Sequence[int]) -> None:
     """Refuse a rule that changes its inputs in place."""
     if versions != _versions(inputs):
+        _staleness.cache_clear()  # it may be one of these
         raise ValueError(
             "the rule changed one of its inputs in place, so that views workers still hold "
             "changed with it: write x = x + y, not x += y or x.add_(y)"
