@@ -89,16 +89,17 @@ def test_folding_in_place_is_folding_and_takes_one_momentum() -> None:
     second = module[5]
     assert isinstance(second, nn.BatchNorm1d)
     with pytest.raises(ValueError, match="do not share one momentum"):
-        task_of(module).fold_(task_of(module).start_buffers())
+        task_of(module).fold_(task_of(module).start_buffers(), task_of(module).statistics_zeros())
+    assert not task_of(module).folds_in_place
     second.momentum = 0.1
     task = task_of(module)
+    assert task.folds_in_place
     held, view = task.start_buffers(), task.start()
     expected = held
     for step in range(3):
         expected = task.fold(expected, task.gradient(view, Turn(0, step, step)).buffers)
     for step in range(3):
-        task.backward(view, *task.batch(Turn(0, step, step)))
-        task.fold_(held)
+        task.fold_(held, task.gradient(view, Turn(0, step, step)).buffers)
     torch.testing.assert_close(held, expected)
 
 

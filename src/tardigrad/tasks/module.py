@@ -1,7 +1,7 @@
 """A task made of any `nn.Module`, a loss and data."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -176,9 +176,14 @@ class ModuleTask:
         self._statistics.restore(module, buffers)
         return module.eval()
 
-    def fold_(self, buffers: tuple[Tensor, ...]) -> None:
-        """Fold the statistics that `backward` left in the module, in place."""
-        self._statistics.fold_(buffers)
+    def fold_(self, buffers: tuple[Tensor, ...], batch: Sequence[Tensor]) -> None:
+        """Fold a batch's statistics, as `loss_and_statistics_of` fills them, in place."""
+        self._statistics.fold_(buffers, batch)
+
+    @property
+    def folds_in_place(self) -> bool:
+        """Whether `fold_` can do it: all BatchNorm layers have one momentum, or there are none."""
+        return not self._statistics or self._statistics.shared_momentum is not None
 
     def evaluate(
         self, params: Tensor, buffers: tuple[Tensor, ...], split: str
@@ -269,6 +274,11 @@ class ModuleTask:
             return False
         dims = keeps_samples_apart(self.module, train.inputs.dim())
         return dims is not None and weighs_equally(loss, dims, train.targets)
+
+    @property
+    def strides(self) -> tuple[tuple[int, ...], ...]:
+        """How each tensor of the layout lies in the module's memory."""
+        return tuple(parameter.stride() for parameter in self._parameters)
 
     @property
     def convolves(self) -> bool:

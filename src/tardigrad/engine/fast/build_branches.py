@@ -1,0 +1,87 @@
+"""Branches of captured graphs, as many as the schedule and the memory allow."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tardigrad.engine.fast.branch_gradients import BranchGradient, compiled
+from tardigrad.engine.fast.branches import BranchPlan, most_branches
+from tardigrad.engine.fast.cuda_branches import CudaBranches
+from tardigrad.engine.fast.gradients import padded
+from tardigrad.engine.job import Job
+from tardigrad.engine.memory import amount, check_memory, predicted_bytes
+from tardigrad.engine.run import Say
+from tardigrad.engine.unsuited import Unsuited
+from tardigrad.tasks import Turn
+from tardigrad.tasks.randomness import watched
+
+ROWS = 5
+"""Vectors of the model's size that a branch takes beside its activations: its parameters, and its
+gradient in pieces, joined, put back and waiting for its update."""
+SPARE = 1.1
+"""Captured graphs keep what branches allocate in blocks, which are not quite filled."""
+
+
+def build_branches(job: Job, say: Say, budget: int) -> CudaBranches:
+    """Captured and ready to run. Unsuited where the exact engine must do it."""
+    if not job.module.folds_in_place:
+        raise Unsuited("the model's BatchNorm layers have different momenta")
+    plan = BranchPlan.of(job)
+    theta = job.task.start()
+    gradient, activations = _prepared(job, say)
+    vector = padded(len(theta)) * theta.element_size()
+    each = int(SPARE * activations) + ROWS * vector
+    fixed = predicted_bytes(job, [plan.places.count], 0)
+    wanted = most_branches(plan.longest, 0, 0)
+    most = most_branches(plan.longest, each, budget - fixed)
+    if not most:
+        check_memory(fixed + each, budget, job.schedule)
+    if most < wanted:
+        say(
+            f"{wanted} gradients at once would take {amount(fixed + wanted * each)} and there are "
+            f"{amount(budget)}: {most} at once"
+        )
+    branches = CudaBranches(job, plan, gradient, most)
+    branches.prepare()
+    return branches
+
+
+def _prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:
+    """The gradient, compiled where it can be, and the bytes that one takes on the way."""
+    task, first = job.module, int(job.schedule.group_rows[0])
+    turn = Turn(int(job.schedule.worker[first]), int(job.schedule.step[first]), first)
+    eager = BranchGradient(task, job.rule)
+    theta = task.start()
+    only = torch.zeros(1, dtype=torch.int64, device=theta.device)
+    (row,) = eager.arrangement.staged(theta[None], only)
+    statistics, out = theta.new_zeros(eager.statistics_size), torch.zeros_like(theta)
+    inputs, targets = task.batch(turn)
+
+    def once(gradient: BranchGradient) -> Callable[[], Tensor]:
+        return lambda: gradient(row, statistics.zero_(), inputs, targets, out)
+
+    with torch.no_grad(), watched(task.device) as moved:
+        once(eager)()
+        whose = moved()
+        if whose is not None:  # a graph would draw what it drew while it was captured
+            raise Unsuited(f"the model or its loss draws from {whose} generator")
+        given = (inputs, targets, *eager.arrangement.tensors_of(row))
+        try:
+            function = compiled(task, (*given, *eager.statistics_of(statistics.zero_())))
+        except Unsuited as why:
+            say(f"gradients are not compiled: {why}")
+            gradient = eager
+        else:
+            gradient = BranchGradient(task, job.rule, function)
+        once(gradient)()
+        return gradient, peak_bytes(once(gradient), task.device)
+
+
+def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
+    """The most that it has allocated at a time."""
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    run()
+    return torch.cuda.max_memory_allocated(device) - before

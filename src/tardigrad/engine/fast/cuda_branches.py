@@ -1,0 +1,203 @@
+"""Models that gain nothing from batching, on a GPU: ready gradients as branches of one graph.
+
+One replay computes the gradients of the next few updates beside each other, each on a stream of its
+own, and applies them in order. The graph reads from tables on the device which views and samples
+they are of; the host only asks for the next replay, by its number of branches.
+"""
+
+import warnings
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tardigrad.core.arrays import Floats
+from tardigrad.core.trees import named
+from tardigrad.engine.fast.branch_gradients import BranchGradient
+from tardigrad.engine.fast.branches import SIZES, BranchPlan
+from tardigrad.engine.fast.coefficients import coefficients, scalar_table
+from tardigrad.engine.fast.cuda_graphs import side_by_side
+from tardigrad.engine.fast.gradients import padded
+from tardigrad.engine.fast.in_place import InPlace
+from tardigrad.engine.fast.on_device import OnDevice
+from tardigrad.engine.job import Job
+from tardigrad.engine.kernels import trace
+from tardigrad.engine.kernels.triton import TritonKernel
+from tardigrad.engine.kernels.update_table import GRAD, VIEW
+from tardigrad.tasks import ModuleTask, Turn
+
+
+@cache
+def branch_streams(device: torch.device) -> list[torch.cuda.Stream]:
+    """Always the same: what a branch allocates, later graphs can use only on its stream."""
+    return [torch.cuda.Stream(device) for _ in range(SIZES[-1] - 1)]  # type: ignore[no-untyped-call]
+
+
+class CudaBranches(OnDevice):
+    """A graph for each number of branches up to `most`; of rounds, those that their pieces need."""
+
+    task: ModuleTask
+
+    def __init__(self, job: Job, plan: BranchPlan, gradient: BranchGradient, most: int) -> None:
+        super().__init__(job)
+        schedule, task, ((theta, layout),) = job.schedule, job.module, job.parts()
+        device, dtype = task.device, task.dtype
+        self._plan, self._gradient, self.most = plan, gradient, most
+        program = trace(job.rule, dtype)
+        self._kernel = TritonKernel(program, dtype)
+        self._numbers = InPlace.at_start(job.rule, theta, layout, schedule.workers)
+        self.shards = [self._numbers]
+        self._views = theta.new_zeros(plan.places.count, padded(len(theta)))
+        self._views[:, : len(theta)] = theta
+        # Of a branch: its gradient as computed, its loss, its batch's statistics.
+        self._joined = theta.new_zeros(most, len(theta))
+        self._loss = theta.new_zeros(most)
+        self._statistics = theta.new_zeros(most, gradient.statistics_size)
+        # Pieces begin anywhere, and no two gradients of one are applied `most` updates apart. A
+        # round's gradients are added up in the first row.
+        self._grads = theta.new_zeros(most if plan.each == 1 else 1, len(theta))
+        self._loss_sum = theta.new_zeros(1)
+        self._rows = plan.places.table.on(device).clone()
+        self._rows[:, GRAD] = torch.arange(schedule.groups, device=device) % len(self._grads)
+        self._coefficients = coefficients(program, scalar_table(job), theta)
+        self._losses = torch.zeros(schedule.groups, device=device, dtype=dtype)
+        self._counter = torch.zeros(1, device=device, dtype=torch.int64)
+        self._ahead = torch.arange(most, device=device)
+        self._no_batch = torch.zeros_like(self._counter)
+        # Augmented batches are made on the host's word, so they come into the graph from outside.
+        self._outside: list[tuple[Tensor, Tensor]] = []
+        if task.augments:
+            x, y = task.batch(self._turn(0))
+            self._outside = [(x.clone(), y.clone()) for _ in range(most)]
+        rows = schedule.group_rows
+        self._samples = task.indices_of(schedule.worker[rows], schedule.step[rows], rows)
+        self._graphs: dict[tuple[int, bool], torch.cuda.CUDAGraph] = {}
+
+    def _turn(self, gradient: int) -> Turn:
+        row = int(self.schedule.group_rows[gradient])
+        return Turn(int(self.schedule.worker[row]), int(self.schedule.step[row]), row)
+
+    # -- a piece, as captured
+
+    def _step(self, count: int, last: bool) -> None:
+        """`count` gradients and, of a round if they are its last, what they make."""
+        gradients = self._counter + self._ahead[:count]
+        updates = gradients if self._plan.each == 1 else gradients // self._plan.each
+        rows = self._rows.index_select(0, updates)
+        staged = self._gradient.arrangement.staged(self._views, rows[:, VIEW])
+        self._statistics.zero_()
+        branches = [partial(self._branch, j, staged[j], gradients) for j in range(count)]
+        side_by_side(branches, branch_streams(self.task.device) if count > 1 else ())
+        found = self._gradient.arrangement.put_back(self._joined[:count])
+        if self._plan.each == 1:
+            self._grads.index_copy_(0, rows[:, GRAD], found)
+            self._losses.index_copy_(0, updates, self._loss[:count])
+            self._window(updates[:1], count)
+        else:
+            self._add(found, self._loss[:count])
+            if last:
+                self._losses.index_copy_(0, updates[:1], self._loss_sum / self._plan.each)
+                self._grads.div_(self._plan.each)
+                self._window(updates[:1], 1)
+                self._grads.zero_()
+                self._loss_sum.zero_()
+        for statistics in self._statistics[:count] if self.buffers else ():
+            self.task.fold_(self.buffers, self._gradient.statistics_of(statistics))
+        self._counter.add_(count)
+
+    def _branch(self, j: int, row: Tensor, gradients: Tensor) -> None:
+        if self._outside:
+            x, y = self._outside[j]
+        else:
+            train = self.task.data.train
+            chosen = self._samples.index_select(0, gradients[j : j + 1])[0]
+            x, y = train.inputs.index_select(0, chosen), train.targets.index_select(0, chosen)
+        loss = self._gradient(row, self._statistics[j], x, y, self._joined[j])
+        self._loss[j].copy_(loss)
+
+    def _add(self, found: Tensor, losses: Tensor) -> None:
+        """One after another, as the mean of a group is defined."""
+        for j in range(len(found)):
+            self._grads[0].add_(found[j])
+            self._loss_sum.add_(losses[j])
+
+    def _window(self, first: Tensor, count: int) -> None:
+        numbers = self._numbers
+        self._kernel.run(
+            numbers.theta,
+            numbers.states,
+            numbers.owns,
+            self._grads,
+            self._views,
+            self._rows,
+            self._coefficients,
+            torch.cat([first, first + count]),
+            self._no_batch,
+        )
+
+    # -- capturing and replaying
+
+    def prepare(self) -> None:
+        """Capture the graphs, leaving everything as it was."""
+        with torch.no_grad():
+            saved = {name: t.clone() for name, t in self.tensors().items()}
+            # What one graph has freed, the next uses: no two are ever replayed at once.
+            pool = torch.cuda.graph_pool_handle()
+            for key in self._keys():
+                self._graphs[key] = self.captured(*key, pool)
+            for name, tensor in self.tensors().items():
+                tensor.copy_(saved[name])
+            self._grads.zero_()
+            self._loss_sum.zero_()
+
+    def _keys(self) -> list[tuple[int, bool]]:
+        """(branches, whether they end an update), largest first."""
+        if self._plan.each == 1:
+            return [(size, True) for size in reversed(SIZES) if size <= self.most]
+        return list(dict.fromkeys((n, self._ends(at, n)) for at, n in self._pieces(0, 1)))
+
+    def captured(self, count: int, last: bool, pool: Any) -> torch.cuda.CUDAGraph:
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's compiler warns of itself
+            for _ in range(2):  # choose kernels outside the capture
+                self._counter.zero_()
+                self._step(count, last)
+        torch.cuda.current_stream().wait_stream(stream)
+        self._counter.zero_()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            self._step(count, last)
+        return graph
+
+    def _pieces(self, begin: int, end: int) -> Sequence[tuple[int, int]]:
+        return list(self._plan.pieces(begin, end, self.most))
+
+    def _ends(self, gradient: int, count: int) -> bool:
+        return (gradient + count) % self._plan.each == 0
+
+    def _replay(self, until: int) -> Floats:
+        with torch.no_grad():
+            for at, count in self._pieces(self.position, until):
+                for j, (x, y) in enumerate(self._outside[:count]):
+                    inputs, targets = self.task.batch(self._turn(at + j))
+                    x.copy_(inputs)
+                    y.copy_(targets)
+                self._graphs[count, self._ends(at, count)].replay()
+        losses: Floats = self._losses[self.position : until].double().cpu().numpy()
+        return losses
+
+    def tensors(self) -> dict[str, Tensor]:
+        numbers = self._numbers
+        return {
+            "theta": numbers.theta,
+            "views": self._views,
+            "losses": self._losses,
+            "counter": self._counter,
+            **named(self.buffers, "buffers"),
+            **named(numbers.state, "state"),
+            **{f"own.{i}": own for i, own in enumerate(numbers.owns)},
+        }
