@@ -1,6 +1,7 @@
 """Branches of captured graphs, as many as the schedule and the memory allow."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,11 +29,8 @@ def build_branches(job: Job, say: Say, budget: int) -> CudaBranches:
     if not job.module.folds_in_place:
         raise Unsuited("the model's BatchNorm layers have different momenta")
     plan = BranchPlan.of(job)
-    theta = job.task.start()
-    gradient, activations = _prepared(job, say)
-    vector = padded(len(theta)) * theta.element_size()
-    each = int(SPARE * activations) + ROWS * vector
-    fixed = predicted_bytes(job, [plan.places.count], 0)
+    gradient, activations = prepared(job, say)
+    fixed, each = predicted_branches(job, plan, activations)
     wanted = most_branches(plan.longest, 0, 0)
     most = most_branches(plan.longest, each, budget - fixed)
     if not most:
@@ -47,7 +45,22 @@ def build_branches(job: Job, say: Say, budget: int) -> CudaBranches:
     return branches
 
 
-def _prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:
+class PredictedBytes(NamedTuple):
+    """`fixed` for the run, and for `each` branch."""
+
+    fixed: int
+    each: int
+
+
+def predicted_branches(job: Job, plan: BranchPlan, activations: int) -> PredictedBytes:
+    """What branches take, each so many bytes on the way from its parameters to its gradient."""
+    theta = job.task.start()
+    vector = padded(len(theta)) * theta.element_size()
+    fixed = predicted_bytes(job, [plan.places.count], 0)
+    return PredictedBytes(fixed, int(SPARE * activations) + ROWS * vector)
+
+
+def prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:
     """The gradient, compiled where it can be, and the bytes that one takes on the way."""
     task, first = job.module, int(job.schedule.group_rows[0])
     turn = Turn(int(job.schedule.worker[first]), int(job.schedule.step[first]), first)
