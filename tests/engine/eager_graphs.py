@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tardigrad.engine.fast import cuda_branches, cuda_gradients, cuda_graphs
+from tardigrad.engine.fast import cuda_branches, cuda_gradients, cuda_graphs, running_statistics
 from tardigrad.engine.fast.branch_gradients import BranchGradient
 from tardigrad.engine.fast.branches import BranchPlan
 from tardigrad.engine.fast.cuda_branches import CudaBranches
@@ -81,6 +81,11 @@ def fetch_samples(
     chosen_targets.copy_(targets[chosen])
 
 
+def fold_rows(running: Tensor, rows: Tensor, weights: Tensor) -> None:
+    for row in rows:
+        running.mul_(weights[0]).add_(row * weights[1])
+
+
 def _replaying(run: Callable[[], None]) -> Any:
     return SimpleNamespace(replay=run)
 
@@ -114,6 +119,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "side_by_side", _in_turn)
     monkeypatch.setattr(cuda_graphs, "move_rows", move_rows)
     monkeypatch.setattr(cuda_graphs, "fetch_samples", fetch_samples)
+    monkeypatch.setattr(running_statistics, "fold_rows", fold_rows)
     monkeypatch.setattr(cuda_branches, "branch_streams", lambda device: [])
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)

@@ -171,7 +171,7 @@ def test_fewer_branches_where_memory_does_not_suffice() -> None:
 def test_the_user_is_told_of_fewer_branches_and_of_too_little_for_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(building, "peak_bytes", lambda run, device: 2**20)
+    monkeypatch.setattr(building, "captured_bytes", lambda run: 2**20)
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=32), updates=100)
     job = Job.on_one_shard(schedule, images(), RULE_CASES["sgd"])
     lines: list[str] = []
@@ -191,16 +191,18 @@ def test_tensors_lie_aligned_and_by_their_strides() -> None:
     draw = torch.Generator().manual_seed(0)
     vectors = torch.randn(4, of.layout.size + 7, generator=draw)
     rows = arrangement.staged(vectors, torch.tensor([2, 0]))
-    joined = torch.zeros(2, of.layout.size)
-    for row, vector, out in zip(rows, vectors[[2, 0]], joined, strict=True):
+    for row, vector in zip(rows, vectors[[2, 0]], strict=True):
         pieces = arrangement.tensors_of(row)
         expected = of.layout.unflatten(vector[: of.layout.size])
         for piece_, stride, value in zip(pieces, of.strides, expected.values(), strict=True):
             assert torch.equal(piece_, value)
             assert piece_.stride() == stride
             assert piece_.storage_offset() % ALIGN == 0
-        arrangement.join_(out, pieces)
-    assert torch.equal(arrangement.put_back(joined), vectors[[2, 0], : of.layout.size])
+        out = torch.zeros(of.layout.size)
+        arrangement.flatten_(out, pieces)
+        assert torch.equal(out, vector[: of.layout.size])
+        arrangement.flatten_(out, [piece_.contiguous() * 2 for piece_ in pieces])
+        assert torch.equal(out, vector[: of.layout.size] * 2)
 
 
 def test_what_lies_straight_is_not_looked_up() -> None:
@@ -211,7 +213,10 @@ def test_what_lies_straight_is_not_looked_up() -> None:
     a, b = arrangement.tensors_of(row)
     assert torch.equal(a.flatten(), vectors[1, :32])
     assert torch.equal(b, vectors[1, 32:])
-    assert arrangement.put_back(vectors) is vectors
+    out = torch.zeros(35)
+    arrangement.flatten_(out, [a, b])
+    assert torch.equal(out, vectors[1])
+    assert len(row) == 35 < arrangement.row
 
 
 def given(of: ModuleTask, turn: Turn) -> tuple[BranchGradient, tuple[Tensor, Tensor, Any]]:
@@ -233,8 +238,7 @@ def test_a_compiled_gradient_is_the_tasks_own(channels_last: bool) -> None:
             statistics, out = zeros.clone(), torch.zeros_like(of.start())
             loss = gradient(row, statistics, *of.batch(turn), out)
             torch.testing.assert_close(loss, expected.loss, rtol=1e-12, atol=0)
-            found = gradient.arrangement.put_back(out[None])[0]
-            assert (found - expected.grad).abs().max() <= 1e-12
+            assert (out - expected.grad).abs().max() <= 1e-12
             for mine, theirs in zip(
                 gradient.statistics_of(statistics), expected.buffers, strict=True
             ):

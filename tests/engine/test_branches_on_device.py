@@ -80,8 +80,7 @@ def test_at_one_view_a_compiled_gradient_is_the_tasks_own(
     with torch.no_grad():
         loss = gradient(row, statistics, *on.batch(turn), out)
     expected = exact.gradient(theta, turn)
-    found = gradient.arrangement.put_back(out[None])[0]
-    assert (found - expected.grad).norm() <= within * expected.grad.norm()
+    assert (out - expected.grad).norm() <= within * expected.grad.norm()
     assert abs(float(loss) - float(expected.loss)) <= within * float(expected.loss)
     for mine, theirs in zip(gradient.statistics_of(statistics), expected.buffers, strict=True):
         assert (mine - theirs).norm() <= within * theirs.norm()
@@ -91,7 +90,7 @@ def test_memory_is_what_was_predicted() -> None:
     on, rule = resnet("tf32"), RULE_CASES["gap_aware"]
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=32), updates=200)
     job = Job.on_one_shard(schedule, on, rule)
-    gradient, activations = building.prepared(job, lambda line: None)
+    gradient, computing = building.prepared(job, lambda line: None)
     plan = BranchPlan.of(job)
     torch.cuda.empty_cache()
     before = torch.cuda.memory_reserved()
@@ -99,6 +98,5 @@ def test_memory_is_what_was_predicted() -> None:
     made.prepare()
     torch.cuda.empty_cache()
     taken = torch.cuda.memory_reserved() - before
-    predicted = building.predicted_branches(job, plan, activations)
-    print("predicted", predicted.fixed + 16 * predicted.each, "taken", taken)
-    assert taken <= predicted.fixed + 16 * predicted.each <= 1.5 * taken
+    predicted = building.predicted_branches(job, plan, computing)
+    assert predicted.fixed + 16 * predicted.each == pytest.approx(taken, rel=0.1)

@@ -1,7 +1,7 @@
 """A task made of any `nn.Module`, a loss and data."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -176,14 +176,10 @@ class ModuleTask:
         self._statistics.restore(module, buffers)
         return module.eval()
 
-    def fold_(self, buffers: tuple[Tensor, ...], batch: Sequence[Tensor]) -> None:
-        """Fold a batch's statistics, as `loss_and_statistics_of` fills them, in place."""
-        self._statistics.fold_(buffers, batch)
-
     @property
-    def folds_in_place(self) -> bool:
-        """Whether `fold_` can do it: all BatchNorm layers have one momentum, or there are none."""
-        return not self._statistics or self._statistics.shared_momentum is not None
+    def statistics_momentum(self) -> float | None:
+        """The one momentum of all BatchNorm layers; None where they differ, or are averaged."""
+        return self._statistics.shared_momentum
 
     def evaluate(
         self, params: Tensor, buffers: tuple[Tensor, ...], split: str

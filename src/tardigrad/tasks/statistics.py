@@ -9,8 +9,6 @@ To get them out without hooks (which `torch.func` would not see) each layer's mo
 and its running buffers to zero before the forward pass; afterwards they hold the batch's own.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -106,20 +104,6 @@ class BatchNormStatistics:
                 out.append((1 - weight) * running + weight * new)
             out.append(count)
         return tuple(out)
-
-    def fold_(self, buffers: tuple[Tensor, ...], batch: Sequence[Tensor]) -> None:
-        """Fold a batch's statistics into `buffers`, in place.
-
-        The same as `fold` but for rounding, in three kernels that a CUDA graph can hold; only
-        where all layers have one momentum.
-        """
-        weight = self.shared_momentum
-        if weight is None:
-            raise ValueError("the model's BatchNorm layers do not share one momentum")
-        running = [t for i in range(0, len(buffers), 3) for t in buffers[i : i + 2]]
-        torch._foreach_mul_(running, 1 - weight)
-        torch._foreach_add_(running, list(batch), alpha=weight)
-        torch._foreach_add_(list(buffers[2::3]), 1)
 
     @property
     def shared_momentum(self) -> float | None:

@@ -58,15 +58,17 @@ class Arrangement:
             )
         ]
 
-    def join_(self, out: Tensor, pieces: Sequence[Tensor]) -> None:
-        """A gradient's pieces one after another, each in the order of its tensor's memory: nothing
-        is copied before that where a piece lies as its tensor does."""
+    def flatten_(self, out: Tensor, pieces: Sequence[Tensor]) -> None:
+        """A gradient's pieces as a flat vector.
+
+        They are joined in the order of memory and then looked up, so that a piece that lies as its
+        tensor does is copied once.
+        """
         flat = []
         for piece, stride in zip(pieces, self._strides, strict=True):
             outermost_first = sorted(range(piece.dim()), key=lambda d: -stride[d])
             flat.append(piece.permute(outermost_first).reshape(-1))
-        torch.cat(flat, out=out)
-
-    def put_back(self, joined: Tensor) -> Tensor:
-        """Joined gradients, one a row, as flat vectors."""
-        return joined if self._back is None else joined[:, self._back]
+        if self._back is None:
+            torch.cat(flat, out=out)
+        else:
+            torch.index_select(torch.cat(flat), 0, self._back, out=out)

@@ -77,12 +77,12 @@ class BranchGradient:
     def __call__(
         self, row: Tensor, statistics: Tensor, inputs: Tensor, targets: Tensor, out: Tensor
     ) -> Tensor:
-        """The loss. The gradient goes into `out`, joined; the batch's statistics into zeros."""
+        """The loss. The gradient goes into `out`, the batch's statistics into zeros."""
         pieces = self.arrangement.tensors_of(row)
         zeros = self.statistics_of(statistics)
         with self.task.products():
             loss, *grads = self._function(inputs, targets, *pieces, *zeros)
-        self.arrangement.join_(out, grads)
+        self.arrangement.flatten_(out, grads)
         if self._rule.clip_norm is not None:
             out.copy_(self._rule.prepare(out))
         return loss

@@ -17,20 +17,18 @@ from tardigrad.engine.unsuited import Unsuited
 from tardigrad.tasks import Turn
 from tardigrad.tasks.randomness import watched
 
-ROWS = 5
-"""Vectors of the model's size that a branch takes beside its activations: its parameters, and its
-gradient in pieces, joined, put back and waiting for its update."""
-SPARE = 1.1
-"""Captured graphs keep what branches allocate in blocks, which are not quite filled."""
+ROWS = 3
+"""Vectors of the model's size that a branch has beside what computing its gradient takes: that
+gradient, its view, and the same as its parameters."""
 
 
 def build_branches(job: Job, say: Say, budget: int) -> CudaBranches:
     """Captured and ready to run. Unsuited where the exact engine must do it."""
-    if not job.module.folds_in_place:
+    if job.module.has_statistics and job.module.statistics_momentum is None:
         raise Unsuited("the model's BatchNorm layers have different momenta")
     plan = BranchPlan.of(job)
-    gradient, activations = prepared(job, say)
-    fixed, each = predicted_branches(job, plan, activations)
+    gradient, computing = prepared(job, say)
+    fixed, each = predicted_branches(job, plan, computing)
     wanted = most_branches(plan.longest, 0, 0)
     most = most_branches(plan.longest, each, budget - fixed)
     if not most:
@@ -52,16 +50,16 @@ class PredictedBytes(NamedTuple):
     each: int
 
 
-def predicted_branches(job: Job, plan: BranchPlan, activations: int) -> PredictedBytes:
-    """What branches take, each so many bytes on the way from its parameters to its gradient."""
+def predicted_branches(job: Job, plan: BranchPlan, computing: int) -> PredictedBytes:
+    """What branches take, of which each takes so many bytes for computing its gradient."""
     theta = job.task.start()
     vector = padded(len(theta)) * theta.element_size()
     fixed = predicted_bytes(job, [plan.places.count], 0)
-    return PredictedBytes(fixed, int(SPARE * activations) + ROWS * vector)
+    return PredictedBytes(fixed, computing + ROWS * vector)
 
 
 def prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:
-    """The gradient, compiled where it can be, and the bytes that one takes on the way."""
+    """The gradient, compiled where it can be, and the bytes that computing one takes."""
     task, first = job.module, int(job.schedule.group_rows[0])
     turn = Turn(int(job.schedule.worker[first]), int(job.schedule.step[first]), first)
     eager = BranchGradient(task, job.rule)
@@ -88,13 +86,14 @@ def prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:
         else:
             gradient = BranchGradient(task, job.rule, function)
         once(gradient)()
-        return gradient, peak_bytes(once(gradient), task.device)
+        return gradient, captured_bytes(once(gradient))
 
 
-def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
-    """The most that it has allocated at a time."""
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
-    run()
-    return torch.cuda.max_memory_allocated(device) - before
+def captured_bytes(run: Callable[[], object]) -> int:
+    """What a graph of it keeps: all branches do the same, each in blocks of its own."""
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    with torch.cuda.graph(graph):
+        run()
+    return torch.cuda.memory_reserved() - before

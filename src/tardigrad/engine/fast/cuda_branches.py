@@ -6,7 +6,7 @@ they are of; the host only asks for the next replay, by its number of branches.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from tardigrad.engine.fast.cuda_graphs import side_by_side
 from tardigrad.engine.fast.gradients import padded
 from tardigrad.engine.fast.in_place import InPlace
 from tardigrad.engine.fast.on_device import OnDevice
+from tardigrad.engine.fast.running_statistics import RunningStatistics
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import trace
 from tardigrad.engine.kernels.triton import TritonKernel
@@ -51,21 +52,24 @@ class CudaBranches(OnDevice):
         self.shards = [self._numbers]
         self._views = theta.new_zeros(plan.places.count, padded(len(theta)))
         self._views[:, : len(theta)] = theta
-        # Of a branch: its gradient as computed, its loss, its batch's statistics.
-        self._joined = theta.new_zeros(most, len(theta))
+        # Of a branch: its gradient, its loss, its batch's statistics.
+        self._grads = theta.new_zeros(most, padded(len(theta)))
         self._loss = theta.new_zeros(most)
         self._statistics = theta.new_zeros(most, gradient.statistics_size)
-        # Pieces begin anywhere, and no two gradients of one are applied `most` updates apart. A
-        # round's gradients are added up in the first row.
-        self._grads = theta.new_zeros(most if plan.each == 1 else 1, len(theta))
+        self._running = RunningStatistics(task, self.buffers) if self.buffers else None
+        if self._running is not None:
+            self.buffers = self._running.buffers
+        # Of a round: all of them added up.
+        self._sum = theta.new_zeros(1 if plan.each > 1 else 0, len(theta))
         self._loss_sum = theta.new_zeros(1)
-        self._rows = plan.places.table.on(device).clone()
-        self._rows[:, GRAD] = torch.arange(schedule.groups, device=device) % len(self._grads)
+        self._rows = plan.places.table.on(device)
         self._coefficients = coefficients(program, scalar_table(job), theta)
         self._losses = torch.zeros(schedule.groups, device=device, dtype=dtype)
         self._counter = torch.zeros(1, device=device, dtype=torch.int64)
         self._ahead = torch.arange(most, device=device)
-        self._no_batch = torch.zeros_like(self._counter)
+        # Windows of a piece's own tables begin at 0 and end at its number of updates.
+        self._windows = torch.arange(most + 1, device=device)[:, None] * torch.arange(2).to(device)
+        self._first = torch.zeros_like(self._counter)
         # Augmented batches are made on the host's word, so they come into the graph from outside.
         self._outside: list[tuple[Tensor, Tensor]] = []
         if task.augments:
@@ -86,25 +90,18 @@ class CudaBranches(OnDevice):
         gradients = self._counter + self._ahead[:count]
         updates = gradients if self._plan.each == 1 else gradients // self._plan.each
         rows = self._rows.index_select(0, updates)
-        staged = self._gradient.arrangement.staged(self._views, rows[:, VIEW])
+        rows[:, GRAD] = self._ahead[:count]
         self._statistics.zero_()
-        branches = [partial(self._branch, j, staged[j], gradients) for j in range(count)]
-        side_by_side(branches, branch_streams(self.task.device) if count > 1 else ())
-        found = self._gradient.arrangement.put_back(self._joined[:count])
+        branches = [partial(self._branch, j, rows[j : j + 1], gradients) for j in range(count)]
+        side_by_side(branches, branch_streams(self.task.device))
+        works: list[Callable[[], None]] = []
         if self._plan.each == 1:
-            self._grads.index_copy_(0, rows[:, GRAD], found)
-            self._losses.index_copy_(0, updates, self._loss[:count])
-            self._window(updates[:1], count)
+            works.append(partial(self._apply, self._grads, rows, updates, self._loss[:count]))
         else:
-            self._add(found, self._loss[:count])
-            if last:
-                self._losses.index_copy_(0, updates[:1], self._loss_sum / self._plan.each)
-                self._grads.div_(self._plan.each)
-                self._window(updates[:1], 1)
-                self._grads.zero_()
-                self._loss_sum.zero_()
-        for statistics in self._statistics[:count] if self.buffers else ():
-            self.task.fold_(self.buffers, self._gradient.statistics_of(statistics))
+            works.append(partial(self._add, rows, updates, last))
+        if self._running is not None:
+            works.append(partial(self._running.fold, self._statistics[:count]))
+        side_by_side(works, branch_streams(self.task.device))
         self._counter.add_(count)
 
     def _branch(self, j: int, row: Tensor, gradients: Tensor) -> None:
@@ -114,27 +111,35 @@ class CudaBranches(OnDevice):
             train = self.task.data.train
             chosen = self._samples.index_select(0, gradients[j : j + 1])[0]
             x, y = train.inputs.index_select(0, chosen), train.targets.index_select(0, chosen)
-        loss = self._gradient(row, self._statistics[j], x, y, self._joined[j])
-        self._loss[j].copy_(loss)
+        params = self._gradient.arrangement.staged(self._views, row[:, VIEW])[0]
+        out = self._grads[j, : len(self._numbers.theta)]
+        self._loss[j].copy_(self._gradient(params, self._statistics[j], x, y, out))
 
-    def _add(self, found: Tensor, losses: Tensor) -> None:
-        """One after another, as the mean of a group is defined."""
-        for j in range(len(found)):
-            self._grads[0].add_(found[j])
-            self._loss_sum.add_(losses[j])
+    def _add(self, rows: Tensor, updates: Tensor, last: bool) -> None:
+        """Of a round: one after another, as the mean of a group is defined."""
+        for j in range(len(updates)):
+            self._sum[0].add_(self._grads[j, : self._sum.shape[1]])
+            self._loss_sum.add_(self._loss[j])
+        if last:
+            self._sum.div_(self._plan.each)
+            self._apply(self._sum, rows[:1], updates[:1], self._loss_sum / self._plan.each)
+            self._sum.zero_()
+            self._loss_sum.zero_()
 
-    def _window(self, first: Tensor, count: int) -> None:
+    def _apply(self, grads: Tensor, rows: Tensor, updates: Tensor, losses: Tensor) -> None:
+        """The updates, by the gradients that the rows say."""
         numbers = self._numbers
+        self._losses.index_copy_(0, updates, losses)
         self._kernel.run(
             numbers.theta,
             numbers.states,
             numbers.owns,
-            self._grads,
+            grads,
             self._views,
-            self._rows,
-            self._coefficients,
-            torch.cat([first, first + count]),
-            self._no_batch,
+            rows,
+            self._coefficients.index_select(0, updates),
+            self._windows[len(updates)],
+            self._first,
         )
 
     # -- capturing and replaying
@@ -149,7 +154,7 @@ class CudaBranches(OnDevice):
                 self._graphs[key] = self.captured(*key, pool)
             for name, tensor in self.tensors().items():
                 tensor.copy_(saved[name])
-            self._grads.zero_()
+            self._sum.zero_()
             self._loss_sum.zero_()
 
     def _keys(self) -> list[tuple[int, bool]]:
