@@ -73,9 +73,9 @@ def bench_models(
 
     plain: one worker, torch.optim.SGD with Nesterov's momentum, batches of 128 taken from data on
     the device; on a GPU the whole step is one captured graph. On a GPU also in TF32 and bfloat16,
-    and images and filters lie channels last. There the fast engine takes cuDNN's deterministic
-    kernels, which the plain loop need not: "deterministic" is the plain loop with them, "compiled"
-    that one compiled, the best that a sequential loop can do. quick: ResNet-20 alone.
+    images and filters channels last. There the fast engine takes cuDNN's deterministic kernels,
+    which the plain loop need not: "deterministic" is the plain loop with them, "compiled" that one
+    compiled, the best that a sequential loop can do. quick: ResNet-20 alone.
     """
     if quick:
         models = ("ResNet-20",)
@@ -93,7 +93,8 @@ def bench_models(
             model, lines = MODELS[name], list[str]()
             slices = updates or model.updates[device]
             made = schedule(Async(), Gamma(workers=workers), (repeats + 1) * (slices + MOST))
-            channels_last = on_gpu and model.images
+            # Kernels of full precision are faster with channels first.
+            channels_last = precision != "full" and model.images
             task = ModuleTask(
                 initialised(model.make, 0),
                 model.loss,
