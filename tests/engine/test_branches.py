@@ -171,7 +171,8 @@ def test_fewer_branches_where_memory_does_not_suffice() -> None:
 def test_the_user_is_told_of_fewer_branches_and_of_too_little_for_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(building, "captured_bytes", lambda run: 2**20)
+    monkeypatch.setattr(building, "captured_bytes", lambda run, device: 2**20)
+    monkeypatch.setattr(building, "reserved_bytes", lambda run: 0)
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=32), updates=100)
     job = Job.on_one_shard(schedule, images(), RULE_CASES["sgd"])
     lines: list[str] = []

@@ -92,11 +92,12 @@ def test_memory_is_what_was_predicted() -> None:
     job = Job.on_one_shard(schedule, on, rule)
     gradient, computing = building.prepared(job, lambda line: None)
     plan = BranchPlan.of(job)
-    torch.cuda.empty_cache()
-    before = torch.cuda.memory_reserved()
-    made = CudaBranches(job, plan, gradient, 16)
-    made.prepare()
-    torch.cuda.empty_cache()
-    taken = torch.cuda.memory_reserved() - before
+    made: list[CudaBranches] = []
+
+    def build() -> None:
+        made.append(CudaBranches(job, plan, gradient, 16))
+        made[0].prepare()
+
+    taken = building.reserved_bytes(build)
     predicted = building.predicted_branches(job, plan, computing)
     assert predicted.fixed + 16 * predicted.each == pytest.approx(taken, rel=0.1)

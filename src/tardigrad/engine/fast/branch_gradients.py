@@ -134,10 +134,7 @@ def _compile(task: ModuleTask, given: Sequence[Tensor]) -> Function:
             graph = make_fx(as_function(task), decomposition_table=table)(*given)
             added = adds_by_index(graph)
             if added is None:
-                # Kernels chosen by timing would have other bits in another process.
-                fixed = "deterministic" in torch._inductor.config.get_config_copy()
-                options: Any = {"deterministic": True} if fixed else None
-                function: Function = torch.compile(graph, dynamic=False, options=options)
+                function: Function = torch.compile(graph, dynamic=False, options=_options())
                 function(*given)
                 return function
     except Exception as error:
@@ -146,6 +143,15 @@ def _compile(task: ModuleTask, given: Sequence[Tensor]) -> Function:
         raise Unsuited(why, "gradients") from None
     why = f"compiled, its {added} would add up in no fixed order"
     raise Unsuited(why, "gradients")
+
+
+def _options() -> Any:
+    """Nothing is chosen by timing, where torch's compiler can be told so: it would have other bits
+    in another process. And tensors lie as the task says: the compiler takes a backward pass without
+    autograd for inference, and would make images channels last, which slows full precision down."""
+    known = torch._inductor.config.get_config_copy()
+    wanted = {"deterministic": True, "layout_optimization": False}
+    return {name: value for name, value in wanted.items() if name in known}
 
 
 def adds_by_index(graph: fx.GraphModule) -> str | None:

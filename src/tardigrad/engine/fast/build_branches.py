@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tardigrad.engine.fast.branch_gradients import BranchGradient, compiled
 from tardigrad.engine.fast.branches import BranchPlan, most_branches
-from tardigrad.engine.fast.cuda_branches import CudaBranches
+from tardigrad.engine.fast.cuda_branches import CudaBranches, branch_streams
 from tardigrad.engine.fast.gradients import padded
 from tardigrad.engine.job import Job
 from tardigrad.engine.memory import amount, check_memory, predicted_bytes
@@ -27,6 +27,7 @@ def build_branches(job: Job, say: Say, budget: int) -> CudaBranches:
     if job.module.has_statistics and job.module.statistics_momentum is None:
         raise Unsuited("the model's BatchNorm layers have different momenta")
     plan = BranchPlan.of(job)
+    budget -= reserved_bytes(lambda: branch_streams(job.module.device))
     gradient, computing = prepared(job, say)
     fixed, each = predicted_branches(job, plan, computing)
     wanted = most_branches(plan.longest, 0, 0)
@@ -86,14 +87,24 @@ def prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:
         else:
             gradient = BranchGradient(task, job.rule, function)
         once(gradient)()
-        return gradient, captured_bytes(once(gradient))
+        return gradient, captured_bytes(once(gradient), task.device)
 
 
-def captured_bytes(run: Callable[[], object]) -> int:
+def captured_bytes(run: Callable[[], object], device: torch.device) -> int:
     """What a graph of it keeps: all branches do the same, each in blocks of its own."""
     graph = torch.cuda.CUDAGraph()
+
+    def capture() -> None:
+        with torch.cuda.graph(graph, stream=branch_streams(device)[0]):
+            run()
+
+    return reserved_bytes(capture)
+
+
+def reserved_bytes(run: Callable[[], object]) -> int:
+    """What it takes of the GPU's memory and does not give back."""
     torch.cuda.empty_cache()
     before = torch.cuda.memory_reserved()
-    with torch.cuda.graph(graph):
-        run()
+    run()
+    torch.cuda.empty_cache()
     return torch.cuda.memory_reserved() - before

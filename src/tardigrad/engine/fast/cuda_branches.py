@@ -32,8 +32,20 @@ from tardigrad.tasks import ModuleTask, Turn
 
 @cache
 def branch_streams(device: torch.device) -> list[torch.cuda.Stream]:
-    """Always the same: what a branch allocates, later graphs can use only on its stream."""
-    return [torch.cuda.Stream(device) for _ in range(SIZES[-1] - 1)]  # type: ignore[no-untyped-call]
+    """Always the same: what a branch allocates, later graphs can use only on its stream. Graphs are
+    captured on the first.
+
+    Products have a work space for each stream, which stays for good; it is made here, so that it
+    holds no room of what branches allocate.
+    """
+    streams = [torch.cuda.Stream(device) for _ in range(SIZES[-1])]  # type: ignore[no-untyped-call]
+    small = torch.ones(16, 16, device=device)
+    for stream in streams:
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            small @ small
+    torch.cuda.synchronize(device)
+    return streams
 
 
 class CudaBranches(OnDevice):
@@ -93,7 +105,8 @@ class CudaBranches(OnDevice):
         rows[:, GRAD] = self._ahead[:count]
         self._statistics.zero_()
         branches = [partial(self._branch, j, rows[j : j + 1], gradients) for j in range(count)]
-        side_by_side(branches, branch_streams(self.task.device))
+        others = branch_streams(self.task.device)[1:]
+        side_by_side(branches, others)
         works: list[Callable[[], None]] = []
         if self._plan.each == 1:
             works.append(partial(self._apply, self._grads, rows, updates, self._loss[:count]))
@@ -101,7 +114,7 @@ class CudaBranches(OnDevice):
             works.append(partial(self._add, rows, updates, last))
         if self._running is not None:
             works.append(partial(self._running.fold, self._statistics[:count]))
-        side_by_side(works, branch_streams(self.task.device))
+        side_by_side(works, others)
         self._counter.add_(count)
 
     def _branch(self, j: int, row: Tensor, gradients: Tensor) -> None:
@@ -164,7 +177,7 @@ class CudaBranches(OnDevice):
         return list(dict.fromkeys((n, self._ends(at, n)) for at, n in self._pieces(0, 1)))
 
     def captured(self, count: int, last: bool, pool: Any) -> torch.cuda.CUDAGraph:
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream = branch_streams(self.task.device)[0]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's compiler warns of itself
@@ -174,7 +187,7 @@ class CudaBranches(OnDevice):
         torch.cuda.current_stream().wait_stream(stream)
         self._counter.zero_()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.graph(graph, pool=pool, stream=stream):
             self._step(count, last)
         return graph
 
