@@ -18,7 +18,7 @@ from tardigrad.engine.fast.arrangement import ALIGN, Arrangement
 from tardigrad.engine.fast.branch_gradients import BranchGradient, compiled
 from tardigrad.engine.fast.branches import SIZES, BranchPlan, most_branches, piece, reach
 from tardigrad.engine.job import Job
-from tardigrad.engine.run import Run
+from tardigrad.engine.run import Diverged, Run
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.tasks import Data, ModuleTask, Split, Turn
 from tardigrad.tasks.module import initialised
@@ -101,6 +101,21 @@ def test_rounds_are_the_mean_of_their_branches(workers: int, policy: str) -> Non
     job = Job.on_one_shard(schedule, images(), RULE_CASES["adam"])
     run = drive(branches(job, 4), 5)
     close(run, tg.execute(schedule, images(), RULE_CASES["adam"], "exact", evaluation=5))
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("policy", [tg.Async(), tg.Sync()])
+def test_who_diverged_is_told(policy: Any) -> None:
+    schedule = tg.schedule(policy, tg.Gamma(workers=5, heterogeneous=True), updates=20)
+    job = Job.on_one_shard(schedule, task(), tg.rules.sgd(lr=1e200))
+    with pytest.raises(Diverged) as expected:
+        tg.execute(schedule, task(), job.rule, "exact")
+    with pytest.raises(Diverged) as found:
+        drive(branches(job), 20)
+    assert (str(found.value), found.value.update) == (
+        str(expected.value),
+        expected.value.update,
+    )
 
 
 @pytest.mark.usefixtures("eager")

@@ -134,7 +134,7 @@ def _compile(task: ModuleTask, given: Sequence[Tensor]) -> Function:
             graph = make_fx(as_function(task), decomposition_table=table)(*given)
             added = adds_by_index(graph)
             if added is None:
-                function: Function = torch.compile(graph, dynamic=False, options=_options())
+                function: Function = torch.compile(graph, dynamic=False, options=_options(task))
                 function(*given)
                 return function
     except Exception as error:
@@ -145,12 +145,15 @@ def _compile(task: ModuleTask, given: Sequence[Tensor]) -> Function:
     raise Unsuited(why, "gradients")
 
 
-def _options() -> Any:
+def _options(task: ModuleTask) -> Any:
     """Nothing is chosen by timing, where torch's compiler can be told so: it would have other bits
-    in another process. And tensors lie as the task says: the compiler takes a backward pass without
-    autograd for inference, and would make images channels last, which slows full precision down."""
+    in another process. In full precision tensors lie as the task says: the compiler takes what has
+    no autograd for inference, and would lay images channels last, for which cuDNN's kernels of full
+    precision are slow."""
     known = torch._inductor.config.get_config_copy()
-    wanted = {"deterministic": True, "layout_optimization": False}
+    wanted = {"deterministic": True}
+    if task.precision == "full":
+        wanted["layout_optimization"] = False
     return {name: value for name, value in wanted.items() if name in known}
 
 

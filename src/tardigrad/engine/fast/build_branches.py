@@ -93,9 +93,10 @@ def prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:
 def captured_bytes(run: Callable[[], object], device: torch.device) -> int:
     """What a graph of it keeps: all branches do the same, each in blocks of its own."""
     graph = torch.cuda.CUDAGraph()
+    stream = branch_streams(device)[0]  # now, because making them takes memory of its own
 
     def capture() -> None:
-        with torch.cuda.graph(graph, stream=branch_streams(device)[0]):
+        with torch.cuda.graph(graph, stream=stream):
             run()
 
     return reserved_bytes(capture)

@@ -73,10 +73,9 @@ class CudaBranches(OnDevice):
             self.buffers = self._running.buffers
         # Of a round: all of them added up.
         self._sum = theta.new_zeros(1 if plan.each > 1 else 0, len(theta))
-        self._loss_sum = theta.new_zeros(1)
         self._rows = plan.places.table.on(device)
         self._coefficients = coefficients(program, scalar_table(job), theta)
-        self._losses = torch.zeros(schedule.groups, device=device, dtype=dtype)
+        self._losses = theta.new_zeros(len(schedule.group_rows))
         self._counter = torch.zeros(1, device=device, dtype=torch.int64)
         self._ahead = torch.arange(most, device=device)
         # Windows of a piece's own tables begin at 0 and end at its number of updates.
@@ -107,9 +106,10 @@ class CudaBranches(OnDevice):
         branches = [partial(self._branch, j, rows[j : j + 1], gradients) for j in range(count)]
         others = branch_streams(self.task.device)[1:]
         side_by_side(branches, others)
+        self._losses.index_copy_(0, gradients, self._loss[:count])
         works: list[Callable[[], None]] = []
         if self._plan.each == 1:
-            works.append(partial(self._apply, self._grads, rows, updates, self._loss[:count]))
+            works.append(partial(self._apply, self._grads, rows, updates))
         else:
             works.append(partial(self._add, rows, updates, last))
         if self._running is not None:
@@ -132,17 +132,14 @@ class CudaBranches(OnDevice):
         """Of a round: one after another, as the mean of a group is defined."""
         for j in range(len(updates)):
             self._sum[0].add_(self._grads[j, : self._sum.shape[1]])
-            self._loss_sum.add_(self._loss[j])
         if last:
             self._sum.div_(self._plan.each)
-            self._apply(self._sum, rows[:1], updates[:1], self._loss_sum / self._plan.each)
+            self._apply(self._sum, rows[:1], updates[:1])
             self._sum.zero_()
-            self._loss_sum.zero_()
 
-    def _apply(self, grads: Tensor, rows: Tensor, updates: Tensor, losses: Tensor) -> None:
+    def _apply(self, grads: Tensor, rows: Tensor, updates: Tensor) -> None:
         """The updates, by the gradients that the rows say."""
         numbers = self._numbers
-        self._losses.index_copy_(0, updates, losses)
         self._kernel.run(
             numbers.theta,
             numbers.states,
@@ -168,7 +165,6 @@ class CudaBranches(OnDevice):
             for name, tensor in self.tensors().items():
                 tensor.copy_(saved[name])
             self._sum.zero_()
-            self._loss_sum.zero_()
 
     def _keys(self) -> list[tuple[int, bool]]:
         """(branches, whether they end an update), largest first."""
@@ -205,8 +201,9 @@ class CudaBranches(OnDevice):
                     x.copy_(inputs)
                     y.copy_(targets)
                 self._graphs[count, self._ends(at, count)].replay()
-        losses: Floats = self._losses[self.position : until].double().cpu().numpy()
-        return losses
+        each = self._plan.each
+        losses: Floats = self._losses[self.position * each : until * each].double().cpu().numpy()
+        return losses.reshape(-1, each)
 
     def tensors(self) -> dict[str, Tensor]:
         numbers = self._numbers
