@@ -63,6 +63,20 @@ def images(
     )
 
 
+@cache
+def texts(device: str = "cpu") -> ModuleTask:
+    """A model with an embedding and a convolution."""
+
+    def make() -> nn.Module:
+        layers = nn.Embedding(7, 8), nn.Conv1d(4, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(30, 2)
+        return nn.Sequential(*layers)
+
+    words = torch.randint(0, 7, (50, 4), generator=torch.Generator().manual_seed(0))
+    data = (words, words[:, 0] % 2)
+    module = initialised(make, 0)
+    return ModuleTask(module, "cross_entropy", data, 6, dtype="float64", device=device)
+
+
 def close(run: Run, exact: Run) -> None:
     assert (run.params - exact.params).abs().max() <= 1e-9
     np.testing.assert_allclose(run.history.loss, exact.history.loss, rtol=1e-9)
@@ -201,6 +215,34 @@ def test_the_user_is_told_of_fewer_branches_and_of_too_little_for_one(
         building.build_branches(job, lines.append, 2**20)
 
 
+@pytest.mark.usefixtures("eager")
+def test_what_is_not_compiled_runs_alone_and_what_branches_cannot_do_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(building, "captured_bytes", lambda run, device: 2**20)
+    monkeypatch.setattr(building, "reserved_bytes", lambda run: 0)
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=32), updates=100)
+    lines: list[str] = []
+    made = building.build_branches(
+        Job.on_one_shard(schedule, texts(), RULE_CASES["sgd"]), lines.append, 2**30
+    )
+    assert made.most == 1
+    (line,) = lines
+    assert line.startswith("gradients are not compiled: compiled, its embedding_dense_backward")
+
+    class OwnBatches(ModuleTask):
+        def batch(self, turn: Turn) -> tuple[Any, Any]:
+            return super().batch(Turn(0, 0, 0))
+
+    own = OwnBatches(nn.Linear(12, 3), "cross_entropy", task().data, 6, dtype="float64")
+    with pytest.raises(Unsuited, match="has a batch of its own"):
+        building.build_branches(Job.on_one_shard(schedule, own, RULE_CASES["sgd"]), print, 2**30)
+    norms = nn.Sequential(nn.BatchNorm1d(12, momentum=0.2), nn.BatchNorm1d(12), nn.Linear(12, 3))
+    mixed = ModuleTask(norms, "cross_entropy", task().data, 6, dtype="float64")
+    with pytest.raises(Unsuited, match="different momenta"):
+        building.build_branches(Job.on_one_shard(schedule, mixed, RULE_CASES["sgd"]), print, 2**30)
+
+
 def test_tensors_lie_aligned_and_by_their_strides() -> None:
     of = images(channels_last=True)
     arrangement = Arrangement(of.layout, of.strides, CPU)
@@ -262,10 +304,7 @@ def test_a_compiled_gradient_is_the_tasks_own(channels_last: bool) -> None:
 
 
 def test_what_adds_up_by_index_is_not_compiled() -> None:
-    draw = torch.Generator().manual_seed(0)
-    words = torch.randint(0, 7, (50, 4), generator=draw)
-    model = nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(12, 2))
-    of = ModuleTask(model, "cross_entropy", (words, words[:, 0] % 2), 6)
+    of = texts()
     gradient, (row, _, batch) = given(of, Turn(0, 0, 0))
     with pytest.raises(Unsuited, match="embedding_dense_backward would add up in no fixed order"):
         compiled(of, (*batch, *gradient.arrangement.tensors_of(row)))

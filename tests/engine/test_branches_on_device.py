@@ -16,7 +16,7 @@ from tardigrad.tasks.cifar import resnet20
 from tardigrad.tasks.module import initialised
 from tardigrad.tasks.precision import Precision
 from tests.engine.fast_cases import RULE_CASES, run
-from tests.engine.test_branches import close, images
+from tests.engine.test_branches import close, images, texts
 from tests.engine.test_fast_engine import Stop, bits, stop_after
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -43,6 +43,16 @@ def test_branches_follow_the_exact_executor(policy: Any, channels_last: bool) ->
     assert lines[-1] == "engine: fast"
     assert not any("not compiled" in line for line in lines)
     close(fast, run(schedule, rule, "exact", task=on, evaluation=25))
+
+
+def test_what_is_not_compiled_follows_too() -> None:
+    on, rule = texts("cuda"), RULE_CASES["gap_aware"]
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=5), updates=60)
+    lines: list[str] = []
+    fast = run(schedule, rule, "fast", task=on, say=lines.append)
+    assert lines[0].startswith("gradients are not compiled")
+    assert lines[-1] == "engine: fast"
+    close(fast, run(schedule, rule, "exact", task=on))
 
 
 @pytest.mark.parametrize("precision", ["full", "tf32", "bf16"])

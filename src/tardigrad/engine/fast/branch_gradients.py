@@ -72,6 +72,7 @@ class BranchGradient:
         self.arrangement = Arrangement(task.layout, task.strides, task.device)
         self._statistics = [zeros.shape for zeros in task.statistics_zeros()]
         self.statistics_size = sum(shape.numel() for shape in self._statistics)
+        self.is_compiled = function is not None
         self._function = as_function(task) if function is None else function
 
     def __call__(

@@ -14,9 +14,11 @@ from tardigrad.engine.job import Job
 from tardigrad.engine.memory import amount, check_memory, predicted_bytes
 from tardigrad.engine.run import Say
 from tardigrad.engine.unsuited import Unsuited
-from tardigrad.tasks import Turn
+from tardigrad.tasks import ModuleTask, Turn
 from tardigrad.tasks.randomness import watched
 
+OWN_WAY = ("gradient", "backward", "batch")
+"""What a subclass of `ModuleTask` may have changed."""
 ROWS = 3
 """Vectors of the model's size that a branch has beside what computing its gradient takes: that
 gradient, its view, and the same as its parameters."""
@@ -24,14 +26,20 @@ gradient, its view, and the same as its parameters."""
 
 def build_branches(job: Job, say: Say, budget: int) -> CudaBranches:
     """Captured and ready to run. Unsuited where the exact engine must do it."""
-    if job.module.has_statistics and job.module.statistics_momentum is None:
+    task = job.module
+    if task.has_statistics and task.statistics_momentum is None:
         raise Unsuited("the model's BatchNorm layers have different momenta")
+    for name in OWN_WAY:
+        if getattr(type(task), name) is not getattr(ModuleTask, name):
+            raise Unsuited(f"the task has a {name} of its own, which branches would not call")
     plan = BranchPlan.of(job)
-    budget -= reserved_bytes(lambda: branch_streams(job.module.device))
+    budget -= reserved_bytes(lambda: branch_streams(task.device))
     gradient, computing = prepared(job, say)
     fixed, each = predicted_branches(job, plan, computing)
-    wanted = most_branches(plan.longest, 0, 0)
-    most = most_branches(plan.longest, each, budget - fixed)
+    # What torch launches kernel by kernel is not shown to gain from others beside it.
+    longest = plan.longest if gradient.is_compiled else 1
+    wanted = most_branches(longest, 0, 0)
+    most = most_branches(longest, each, budget - fixed)
     if not most:
         check_memory(fixed + each, budget, job.schedule)
     if most < wanted:
@@ -55,7 +63,8 @@ def predicted_branches(job: Job, plan: BranchPlan, computing: int) -> PredictedB
     """What branches take, of which each takes so many bytes for computing its gradient."""
     theta = job.task.start()
     vector = padded(len(theta)) * theta.element_size()
-    fixed = predicted_bytes(job, [plan.places.count], 0)
+    # θ, state and own rows twice: capturing keeps a copy.
+    fixed = predicted_bytes(job, [plan.places.count], 0) + predicted_bytes(job, [0], 0)
     return PredictedBytes(fixed, computing + ROWS * vector)
 
 

@@ -63,7 +63,7 @@ class CudaBranches(OnDevice):
         self._numbers = InPlace.at_start(job.rule, theta, layout, schedule.workers)
         self.shards = [self._numbers]
         self._views = theta.new_zeros(plan.places.count, padded(len(theta)))
-        self._views[:, : len(theta)] = theta
+        self._start_views()
         # Of a branch: its gradient, its loss, its batch's statistics.
         self._grads = theta.new_zeros(most, padded(len(theta)))
         self._loss = theta.new_zeros(most)
@@ -89,6 +89,10 @@ class CudaBranches(OnDevice):
         rows = schedule.group_rows
         self._samples = task.indices_of(schedule.worker[rows], schedule.step[rows], rows)
         self._graphs: dict[tuple[int, bool], torch.cuda.CUDAGraph] = {}
+
+    def _start_views(self) -> None:
+        theta = self._numbers.theta
+        self._views[:, : len(theta)] = theta
 
     def _turn(self, gradient: int) -> Turn:
         row = int(self.schedule.group_rows[gradient])
@@ -157,13 +161,14 @@ class CudaBranches(OnDevice):
     def prepare(self) -> None:
         """Capture the graphs, leaving everything as it was."""
         with torch.no_grad():
-            saved = {name: t.clone() for name, t in self.tensors().items()}
+            saved = {name: t.clone() for name, t in self.tensors().items() if name != "views"}
             # What one graph has freed, the next uses: no two are ever replayed at once.
             pool = torch.cuda.graph_pool_handle()
             for key in self._keys():
                 self._graphs[key] = self.captured(*key, pool)
-            for name, tensor in self.tensors().items():
-                tensor.copy_(saved[name])
+            for name, tensor in saved.items():
+                self.tensors()[name].copy_(tensor)
+            self._start_views()
             self._sum.zero_()
 
     def _keys(self) -> list[tuple[int, bool]]:
