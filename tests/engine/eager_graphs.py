@@ -12,9 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tardigrad.engine.fast import cuda_gradients, cuda_graphs, cuda_single
+from tardigrad.engine.fast import cuda_branches, cuda_gradients, cuda_graphs, running_statistics
+from tardigrad.engine.fast.branch_gradients import BranchGradient
+from tardigrad.engine.fast.branches import BranchPlan
+from tardigrad.engine.fast.cuda_branches import CudaBranches
 from tardigrad.engine.fast.cuda_graphs import CudaGraphs
-from tardigrad.engine.fast.cuda_single import CudaSingle
+from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import CppKernel, Program
 
 
@@ -78,6 +81,11 @@ def fetch_samples(
     chosen_targets.copy_(targets[chosen])
 
 
+def fold_rows(running: Tensor, rows: Tensor, weights: Tensor) -> None:
+    for row in rows:
+        running.mul_(weights[0]).add_(row * weights[1])
+
+
 def _replaying(run: Callable[[], None]) -> Any:
     return SimpleNamespace(replay=run)
 
@@ -86,24 +94,35 @@ def captured(self: CudaGraphs, count: int, parity: int) -> Any:
     return _replaying(lambda: self._step(count, parity))
 
 
-def _in_turn(works: Sequence[Callable[[], None]]) -> None:
+def captured_branches(self: CudaBranches, count: int, last: bool, pool: object) -> Any:
+    return _replaying(lambda: self._step(count, last))
+
+
+def _in_turn(works: Sequence[Callable[[], None]], streams: Sequence[Any] = ()) -> None:
     for work in works:
         work()
 
 
-def _prepare(self: CudaSingle) -> None:
-    self._graph = _replaying(self._update)
+def branches(job: Job, most: int = 16) -> CudaBranches:
+    """Ready to run, its gradient not compiled."""
+    gradient = BranchGradient(job.module, job.rule)
+    made = CudaBranches(job, BranchPlan.of(job), gradient, most)
+    made.prepare()
+    return made
 
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a test, the GPU's executors run on the CPU."""
-    for module in (cuda_graphs, cuda_single):
+    for module in (cuda_graphs, cuda_branches):
         monkeypatch.setattr(module, "TritonKernel", WindowKernel)
+        monkeypatch.setattr(module, "side_by_side", _in_turn)
     monkeypatch.setattr(cuda_graphs, "move_rows", move_rows)
     monkeypatch.setattr(cuda_graphs, "fetch_samples", fetch_samples)
-    monkeypatch.setattr(cuda_graphs, "side_by_side", _in_turn)
+    monkeypatch.setattr(running_statistics, "fold_rows", fold_rows)
+    monkeypatch.setattr(cuda_branches, "branch_streams", lambda device: [])
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setattr(cuda_gradients, "compiled_by_task", {})
     monkeypatch.setattr(CudaGraphs, "captured", captured)
-    monkeypatch.setattr(CudaSingle, "prepare", _prepare)
+    monkeypatch.setattr(CudaBranches, "captured", captured_branches)

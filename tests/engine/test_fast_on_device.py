@@ -24,7 +24,7 @@ ELEMENTWISE = [name for name in RULE_CASES if name not in ("gap_layer", "gap_glo
 @pytest.mark.parametrize("batch_norm", [False, True])
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_every_rule_in_a_closed_loop(name: str, batch_norm: bool) -> None:
-    """Batched graphs, and with BatchNorm one graph per gradient."""
+    """Batched graphs, and with BatchNorm side by side."""
     on = task(batch_norm=batch_norm, device="cuda")
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=200)
     lines: list[str] = []
@@ -78,7 +78,7 @@ def test_twice_and_resumed_give_the_same_bits(rule: str, batch_norm: bool, tmp_p
 
 
 class Drawing(nn.Module):
-    """Convolutions, so one graph per gradient; and a draw that no layer tells of."""
+    """Convolutions, so side by side; and a draw that no layer tells of."""
 
     def __init__(self, how: str) -> None:
         super().__init__()

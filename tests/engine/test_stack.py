@@ -12,7 +12,6 @@ from tardigrad.bench.loops import perceptron
 from tardigrad.engine.drive import drive
 from tardigrad.engine.fast.build_stack import check_stackable, stack_on_device, stacked_bytes
 from tardigrad.engine.fast.cuda_graphs import CudaGraphs
-from tardigrad.engine.fast.cuda_single import CudaSingle
 from tardigrad.engine.fast.on_device import OnDevice
 from tardigrad.engine.fast.stack import Replica, Stack
 from tardigrad.engine.fast.stacking import Stacking, by_kernel
@@ -24,7 +23,7 @@ from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
 from tardigrad.tasks import Data, ModuleTask, Split, Task
 from tardigrad.tasks.module import initialised
-from tests.engine.eager_graphs import eager  # noqa: F401
+from tests.engine.eager_graphs import branches, eager  # noqa: F401
 from tests.engine.fast_cases import RULE_CASES, task
 
 SCHEDULES = {
@@ -155,27 +154,13 @@ def test_one_that_diverges_is_named_and_the_others_go_on() -> None:
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("batch_norm", [False, True])
-@pytest.mark.parametrize("name", ["sgd", "gap_aware", "dana_ga", "adam_sa"])
-def test_one_graph_per_gradient_follows_the_exact_executor(name: str, batch_norm: bool) -> None:
-    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=90)
-    of, rule = task(batch_norm=batch_norm), RULE_CASES[name]
-    single = drive(CudaSingle(Job.on_one_shard(schedule, of, rule)), 40)
-    exact = tg.execute(schedule, of, rule, "exact", evaluation=40)
-    assert (single.params - exact.params).abs().max() <= 1e-9
-    same_history(single, exact, 1e-9)
-    for mine, theirs in zip(single.buffers, exact.buffers, strict=True):
-        assert (mine - theirs).abs().max() <= 1e-9 * theirs.abs().max()
-
-
-@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_checkpoint_goes_on_where_it_was_and_another_types_is_refused(batched: bool) -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
 
     def made(dtype: str) -> OnDevice:
         job = Job.on_one_shard(schedule, seeded(0, dtype=dtype), RULE_CASES["dana_ga"])
-        return Replica(captured([job])) if batched else CudaSingle(job)
+        return Replica(captured([job])) if batched else branches(job)
 
     whole, begun = made("float64"), made("float64")
     whole.advance_to(60)

@@ -84,22 +84,13 @@ def test_buffers_of_another_model_are_refused() -> None:
         task.evaluate(task.start(), task.start_buffers()[:1], "train")
 
 
-def test_folding_in_place_is_folding_and_takes_one_momentum() -> None:
+def test_one_momentum_of_all_layers_or_none() -> None:
     module = network()
     second = module[5]
     assert isinstance(second, nn.BatchNorm1d)
-    with pytest.raises(ValueError, match="do not share one momentum"):
-        task_of(module).fold_(task_of(module).start_buffers())
+    assert task_of(module).statistics_momentum is None
     second.momentum = 0.1
-    task = task_of(module)
-    held, view = task.start_buffers(), task.start()
-    expected = held
-    for step in range(3):
-        expected = task.fold(expected, task.gradient(view, Turn(0, step, step)).buffers)
-    for step in range(3):
-        task.backward(view, *task.batch(Turn(0, step, step)))
-        task.fold_(held)
-    torch.testing.assert_close(held, expected)
+    assert task_of(module).statistics_momentum == 0.1
 
 
 def test_statistics_are_the_batchs_own() -> None:

@@ -20,7 +20,7 @@ from tardigrad.tasks import Data, ModuleTask, Split
 from tardigrad.tasks.cifar import WideResNet, resnet20
 from tardigrad.tasks.losses import loss_function
 from tardigrad.tasks.module import initialised
-from tardigrad.tasks.precision import Precision
+from tardigrad.tasks.precision import Precision, autocast
 from tardigrad.tasks.transformer import Transformer
 
 SAMPLES = 4096
@@ -72,23 +72,29 @@ def bench_models(
     """ResNet-20, WideResNet-16-4 and a transformer, 32 workers with Gap-Aware: over a plain loop.
 
     plain: one worker, torch.optim.SGD with Nesterov's momentum, batches of 128 taken from data on
-    the device; on a GPU the whole step is one captured graph. On a GPU also in TF32, images and
-    filters channels last, and there the fast engine takes cuDNN's deterministic kernels, which the
-    plain loop need not: "deterministic" is the plain loop with them. quick: ResNet-20 alone.
+    the device; on a GPU the whole step is one captured graph. On a GPU also in TF32 and bfloat16,
+    images and filters channels last. There the fast engine takes cuDNN's deterministic kernels,
+    which the plain loop need not: "deterministic" is the plain loop with them, "compiled" that one
+    compiled, the best that a sequential loop can do. quick: ResNet-20 alone.
     """
     if quick:
         models = ("ResNet-20",)
     for name in models:
         one_of("models", name, MODELS)
-    plain_ones = {"plain": False} | ({"deterministic": True} if device == "cuda" else {})
-    settings: tuple[Precision, ...] = ("full", "tf32") if device == "cuda" else ("full",)
+    on_gpu = device == "cuda"
+    plain_ones: dict[str, dict[str, bool]] = {"plain": {}}
+    if on_gpu:
+        plain_ones["deterministic"] = {"deterministic": True}
+        plain_ones["compiled"] = {"deterministic": True, "compiled": True}
+    settings: tuple[Precision, ...] = ("full", "tf32", "bf16") if on_gpu else ("full",)
     rows: list[tuple[str | float, ...]] = []
     for name in models:
         for precision in settings:
             model, lines = MODELS[name], list[str]()
             slices = updates or model.updates[device]
             made = schedule(Async(), Gamma(workers=workers), (repeats + 1) * (slices + MOST))
-            channels_last = precision == "tf32" and model.images
+            # Kernels of full precision are faster with channels first.
+            channels_last = precision != "full" and model.images
             task = ModuleTask(
                 initialised(model.make, 0),
                 model.loss,
@@ -99,8 +105,7 @@ def bench_models(
                 channels_last=channels_last,
             )
             loops: dict[str, MeasuredLoop] = {
-                way: PlainLoop(model, task, channels_last, deterministic)
-                for way, deterministic in plain_ones.items()
+                way: PlainLoop(model, task, channels_last, **how) for way, how in plain_ones.items()
             }
             loops["fast"] = engine_loop(made, task, gap_aware(lr=0.001), "fast", lines.append)
             took = in_turn(loops, dict.fromkeys(loops, slices), repeats, device)
@@ -140,15 +145,19 @@ class PlainLoop:
         task: ModuleTask,
         channels_last: bool = False,
         deterministic: bool = False,
+        compiled: bool = False,
     ) -> None:
         self.task, self.deterministic = task, deterministic
         self.module = initialised(model.make, 0).to(task.device, task.dtype).train()
         if channels_last:
             self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.loss = loss_function(model.loss)
+        self._function = loss_function(model.loss)
+        self.loss: Callable[[Tensor, Tensor], Tensor] = self._loss
+        if compiled:
+            self.loss = torch.compile(self._loss, dynamic=False)
         on_gpu = task.device.type == "cuda"
         self.optimizer = torch.optim.SGD(
-            self.module.parameters(), lr=0.001, momentum=0.9, nesterov=True
+            self.module.parameters(), lr=0.001, momentum=0.9, nesterov=True, fused=compiled or None
         )
         self.graph = self._captured() if on_gpu else None
 
@@ -164,10 +173,14 @@ class PlainLoop:
         chosen = torch.randint(len(train), (self.task.batch_size,), device=self.task.device)
         inputs = train.inputs.index_select(0, chosen)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.module(inputs), train.targets.index_select(0, chosen))
+        loss = self.loss(inputs, train.targets.index_select(0, chosen))
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return loss.detach()
+
+    def _loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        with autocast(self.task.device, self.task.precision):
+            return self._function(self.module(inputs), targets)
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         with self._products():

@@ -176,9 +176,10 @@ class ModuleTask:
         self._statistics.restore(module, buffers)
         return module.eval()
 
-    def fold_(self, buffers: tuple[Tensor, ...]) -> None:
-        """Fold the statistics that `backward` left in the module, in place."""
-        self._statistics.fold_(buffers)
+    @property
+    def statistics_momentum(self) -> float | None:
+        """The one momentum of all BatchNorm layers; None where they differ, or are averaged."""
+        return self._statistics.shared_momentum
 
     def evaluate(
         self, params: Tensor, buffers: tuple[Tensor, ...], split: str
@@ -269,6 +270,11 @@ class ModuleTask:
             return False
         dims = keeps_samples_apart(self.module, train.inputs.dim())
         return dims is not None and weighs_equally(loss, dims, train.targets)
+
+    @property
+    def strides(self) -> tuple[tuple[int, ...], ...]:
+        """How each tensor of the layout lies in the module's memory."""
+        return tuple(parameter.stride() for parameter in self._parameters)
 
     @property
     def convolves(self) -> bool:

@@ -105,20 +105,6 @@ class BatchNormStatistics:
             out.append(count)
         return tuple(out)
 
-    def fold_(self, buffers: tuple[Tensor, ...]) -> None:
-        """Fold what the last forward pass left in the module into `buffers`, in place.
-
-        The same as `fold` but for rounding, in three kernels that a CUDA graph can hold; only
-        where all layers have one momentum.
-        """
-        weight = self.shared_momentum
-        if weight is None:
-            raise ValueError("the model's BatchNorm layers do not share one momentum")
-        running = [t for i in range(0, len(buffers), 3) for t in buffers[i : i + 2]]
-        torch._foreach_mul_(running, 1 - weight)
-        torch._foreach_add_(running, self._running(), alpha=weight)
-        torch._foreach_add_(list(buffers[2::3]), 1)
-
     @property
     def shared_momentum(self) -> float | None:
         """The one momentum of all layers, or None."""

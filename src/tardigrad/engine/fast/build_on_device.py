@@ -4,8 +4,8 @@ from torch import Tensor
 
 from tardigrad.core.trees import named
 from tardigrad.engine.fast.batches import look_ahead
+from tardigrad.engine.fast.build_branches import build_branches
 from tardigrad.engine.fast.cuda_graphs import CudaGraphs
-from tardigrad.engine.fast.cuda_single import CudaSingle
 from tardigrad.engine.fast.gradients import check_batchable
 from tardigrad.engine.fast.on_device import OnDevice
 from tardigrad.engine.fast.requirements import (
@@ -29,12 +29,12 @@ def build_on_device(job: Job, say: Say, budget: int) -> OnDevice:
     engine must do it."""
     check_captured(job)
     try:
+        check_staged(job)
         check_batched(job)
     except Unsuited as why:
-        say(f"one graph per gradient: {why}")
-        single = CudaSingle(job)
-        single.prepare()
-        return single
+        branches = build_branches(job, say, budget)
+        say(f"gradients side by side, at most {branches.most}: {why}")
+        return branches
     _check_memory(job, budget)
     graphs = CudaGraphs([job])
     graphs.prepare()
@@ -43,15 +43,11 @@ def build_on_device(job: Job, say: Say, budget: int) -> OnDevice:
 
 def check_captured(job: Job) -> None:
     """Unsuited where graphs cannot execute it."""
-    schedule, rule, ((theta, layout), *_) = job.schedule, job.rule, job.parts()
+    rule, ((theta, layout), *_) = job.rule, job.parts()
     check_pure(rule, theta, layout)
     check_suited(job)
-    why = why_not_staged(schedule)
-    if why is None and named(rule.start_own(theta, layout), ""):
-        why = comes_twice(schedule, look_ahead(schedule))
     if job.measures:
         why = f"{job.measures[0]} is measured between updates, and graphs make many at once"
-    if why:
         raise Unsuited(why)
     try:
         trace(rule, theta.dtype)
@@ -61,6 +57,16 @@ def check_captured(job: Job) -> None:
         raise Unsuited("only modules that draw no random numbers are captured")
     if not job.task.is_plain:
         raise Unsuited("only samples of one tensor and a target are captured")
+
+
+def check_staged(job: Job) -> None:
+    """Unsuited where the schedule's views cannot lie in stages, or its windows be one kernel."""
+    schedule, rule, ((theta, layout), *_) = job.schedule, job.rule, job.parts()
+    why = why_not_staged(schedule)
+    if why is None and named(rule.start_own(theta, layout), ""):
+        why = comes_twice(schedule, look_ahead(schedule))
+    if why:
+        raise Unsuited(why)
 
 
 def check_batched(job: Job) -> None:

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 
 from tardigrad.core.trees import named
 from tardigrad.engine.fast.batches import look_ahead
-from tardigrad.engine.fast.build_on_device import check_batched, check_captured, work_space
+from tardigrad.engine.fast.build_on_device import (
+    check_batched,
+    check_captured,
+    check_staged,
+    work_space,
+)
 from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.fast.stack import Stack
 from tardigrad.engine.fast.stacking import Stacking
@@ -30,6 +35,7 @@ def check_stackable(schedule: Schedule, tasks: Sequence[Task], rules: Sequence[R
     for task, rule in zip(tasks, rules, strict=True):
         job = Job.on_one_shard(schedule, task, rule)
         check_captured(job)
+        check_staged(job)
         check_batched(job)
         jobs.append(job)
     for job in jobs[1:]:

@@ -41,16 +41,22 @@ def on_device(array: Any, device: torch.device) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
-def side_by_side(works: Sequence[Callable[[], None]]) -> None:
-    """Launch them on streams of their own, so that small ones share the GPU, and join them."""
+def side_by_side(
+    works: Sequence[Callable[[], None]], streams: Sequence[torch.cuda.Stream] | None = None
+) -> None:
+    """Launch them on streams of their own, so that small ones share the GPU, and join them.
+
+    The first stays on the current stream; `streams`, at least one for each other, or new ones.
+    """
     main = torch.cuda.current_stream()
-    streams = [torch.cuda.Stream() for _ in works[1:]]  # type: ignore[no-untyped-call]
-    for stream, work in zip(streams, works[1:], strict=True):
+    if streams is None:
+        streams = [torch.cuda.Stream() for _ in works[1:]]  # type: ignore[no-untyped-call]
+    for stream, work in zip(streams, works[1:], strict=False):
         stream.wait_stream(main)
         with torch.cuda.stream(stream):
             work()
     works[0]()
-    for stream in streams:
+    for stream, _ in zip(streams, works[1:], strict=False):
         main.wait_stream(stream)
 
 

@@ -16,7 +16,7 @@ STRIDE = 5000
 
 
 class OnDevice(Execution):
-    """A one-shard schedule of single gradients, executed by captured graphs."""
+    """A one-shard schedule of single gradients or rounds, executed by captured graphs."""
 
     name = "fast"
 
@@ -25,18 +25,20 @@ class OnDevice(Execution):
 
     @abstractmethod
     def _replay(self, until: int) -> Floats:
-        """Make the updates up to `until`; their losses."""
+        """Make the updates up to `until`; their losses, one each or (updates, gradients)."""
 
     def take(self, losses: Floats) -> None:
         """Write down the losses of the next updates, which have been made."""
         begin = self.position
         self.position += len(losses)
-        bad = np.nonzero(~np.isfinite(losses))[0]
+        each = losses if losses.ndim == 2 else losses[:, None]
+        bad = np.argwhere(~np.isfinite(each))
         if len(bad):
-            at = begin + int(bad[0])
-            worker = int(self.schedule.worker[self.schedule.group_rows[at]])
-            raise Diverged(at, worker, float(losses[bad[0]]))
-        self.history.loss += losses.tolist()
+            update, gradient = bad[0].tolist()
+            row = self.schedule.group(begin + update)[gradient]
+            worker = int(self.schedule.worker[row])
+            raise Diverged(begin + update, worker, float(each[update, gradient]))
+        self.history.loss += each.mean(1).tolist()
 
     def _facts(self) -> dict[str, Any]:
         return {}

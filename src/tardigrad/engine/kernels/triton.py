@@ -133,6 +133,33 @@ def fetch_samples(
     )
 
 
+def fold_rows(running: Tensor, rows: Tensor, weights: Tensor) -> None:
+    """running ← weights[0]·running + weights[1]·row, of each row in turn."""
+    function = _imported(_FOLD)
+    blocks = -(-running.numel() // BLOCK)
+    function[(blocks,)](
+        *(running, rows, weights, len(rows), running.numel(), rows.stride(0)),
+        enable_fp_fusion=False,
+    )
+
+
+_FOLD = f"""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def window(running_p, rows_p, weights_p, count, size, stride):
+    i = tl.program_id(0) * {BLOCK} + tl.arange(0, {BLOCK})
+    m = i < size
+    keep = tl.load(weights_p)
+    weight = tl.load(weights_p + 1)
+    running = tl.load(running_p + i, mask=m)
+    for row in range(count):
+        running = running * keep + tl.load(rows_p + row * stride + i, mask=m) * weight
+    tl.store(running_p + i, running, mask=m)
+"""
+
 _FETCH = """
 import triton
 import triton.language as tl
