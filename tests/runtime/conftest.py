@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PATHS = [str(ROOT / "src"), str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, PATHS))
-# Ray is polite to other programs, and here these are tests beside those on Ray.
-os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 
 
 @pytest.fixture(scope="package")

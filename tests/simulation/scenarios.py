@@ -24,7 +24,9 @@ from tests.simulation.simulated_disk import SharedDisk
 from tests.simulation.simulated_network import Network, Weather
 from tests.simulation.simulated_time import SimulatedTime
 
-LIMIT_S = 4000.0
+LIMIT_S = 8000.0
+"""Of simulated time. A lost call costs 45 s: where one in a hundred is lost, and a third of all
+messages, the slowest of 20,000 runs took 4,096 s."""
 SIZE = 6
 
 POLICIES: dict[str, Callable[[int], Policy]] = {

@@ -116,6 +116,7 @@ def _environment() -> Iterator[None]:
         LOOPBACK_ONLY: "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # one worker's error is told; all others' are the same
+        "RAY_worker_niceness": "0",  # or any other program comes first, and actors seem to be dead
     }
     if "RAY_AUTH_MODE" not in os.environ:
         settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
