@@ -257,3 +257,19 @@ def test_a_lent_slot_is_free_again_when_the_last_view_of_it_has_gone() -> None:
     del thread
     until(lambda: slot.free)
     slot.close()
+
+
+def test_a_gradient_that_is_told_again_does_not_give_the_next_ones_memory_free() -> None:
+    """A worker that does not wait for this shard has pushed the next one when the repetition comes."""
+    gradients, every = GradientBuffers(4, torch.float32, 1, shared=True), slice(0, 4)
+    gradients.connect(0, near=True)
+    shard = PayloadReader(0)
+    first = gradients.put(torch.ones(4))
+    told, again = first.payload(0, every), first.payload(0, every)
+    shard.done(told)
+    waiting = gradients.put(torch.full((4,), 2.0)).payload(0, every)
+    assert waiting == told  # its memory is used again
+    shard.done(again)
+    gradients.put(torch.full((4,), 3.0))
+    assert torch.equal(shard.look(waiting), torch.full((4,), 2.0))
+    gradients.close()

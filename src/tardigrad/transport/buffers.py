@@ -146,16 +146,18 @@ class GradientBuffers:
 
 class SharedGradient:
     """A gradient ready to be taken, until every shard has it. Through its slot only by shards that
-    were near when it was written, or the slot may have been used again, and `still` are."""
+    were near when it was written, and `still` are, and once: who is told of a slot twice is done
+    with it twice, and the second time may be while another gradient waits there."""
 
     def __init__(
         self, grad: Tensor, slot: SharedSlot | None, near: Collection[int], still: Collection[int]
     ) -> None:
-        self._grad, self._slot, self._near, self._still = grad, slot, near, still
+        self._grad, self._slot, self._still = grad, slot, still
+        self._untold = set(near)
 
     def payload(self, shard: int, part: slice) -> SlotOrArray:
-        if self._slot is not None and shard in self._near and shard in self._still:
-            self._slot.claim(shard)
+        if self._slot is not None and shard in self._untold and shard in self._still:
+            self._untold.discard(shard)
             return self._slot.address
         return self._grad[part].numpy()
 
