@@ -260,7 +260,7 @@ def test_a_lent_slot_is_free_again_when_the_last_view_of_it_has_gone() -> None:
 
 
 def test_a_gradient_that_is_told_again_does_not_give_the_next_ones_memory_free() -> None:
-    """A worker that does not wait for this shard has pushed the next one when the repetition comes."""
+    """A worker that does not wait for this shard has pushed the next when the repetition comes."""
     gradients, every = GradientBuffers(4, torch.float32, 1, shared=True), slice(0, 4)
     gradients.connect(0, near=True)
     shard = PayloadReader(0)
