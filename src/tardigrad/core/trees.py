@@ -47,14 +47,7 @@ def _rebuilt(template: Any, tensors: Iterator[Tensor]) -> Any:
 
 def restored(template: Any, tensors: Mapping[str, Tensor], prefix: str) -> Any:
     """A tree of the template's shape with the tensors that `named` gave those names."""
-    if isinstance(template, Tensor):
-        return tensors[prefix]
-    fields = getattr(template, "_fields", range(len(template)))
-    children = [
-        restored(child, tensors, f"{prefix}.{name}")
-        for name, child in zip(fields, template, strict=True)
-    ]
-    return type(template)(*children) if hasattr(template, "_fields") else tuple(children)
+    return rebuilt(template, [tensors[name] for name in named(template, prefix)])
 
 
 def not_finite(tensor: Tensor) -> float | None:
