@@ -74,7 +74,7 @@ def test_a_rule_changes_none_of_its_inputs(name: str) -> None:
             )
             for worker in range(2)
         ]
-        now = rule.now(tg.rates.Progress(update, update))
+        now = rule.scalars(tg.rates.Progress(update, update)).tensors()
         inputs = [*named((theta, state, owns, pushes), "in").values(), now.lr, now.lr_max]
         before = [tensor.clone() for tensor in inputs]
         out = rule.apply(theta, state, owns, (0, 1), pushes, now, LAYOUT)

@@ -24,7 +24,7 @@ def updated(rule: Rule, groups: list[list[Tensor]]) -> list[Tensor]:
     for count, grads in enumerate(groups):
         owns = [rule.start_own(theta, LAYOUT)] * len(grads)
         pushes = [Push(grad, theta, torch.ones((), dtype=torch.float64)) for grad in grads]
-        now = rule.now(Progress(updates=count, epoch_size=1))
+        now = rule.scalars(Progress(updates=count, epoch_size=1)).tensors()
         theta, state, _ = rule.apply(theta, state, owns, range(len(grads)), pushes, now, LAYOUT)
     return [theta, *named(state, "").values()]
 

@@ -131,10 +131,6 @@ class Rule:
             self.optimizer.host(count),
         )
 
-    def now(self, progress: Progress, scale: float = 1.0) -> Now:
-        """The same as 0-dim float64 tensors: rounded once, where torch.optim rounds its floats."""
-        return self.scalars(progress, scale).tensors()
-
     def prepare(self, grad: Tensor) -> Tensor:
         """What a worker does to its whole gradient before it pushes: global-norm clipping."""
         if self.clip_norm is None:
@@ -234,6 +230,7 @@ class Scalars(NamedTuple):
     optimizer: tuple[float, ...]
 
     def tensors(self) -> Now:
+        """As 0-dim float64: rounded once, where torch.optim rounds its floats."""
         return Now(
             _scalar(self.lr),
             _scalar(self.lr_max),
