@@ -2,8 +2,8 @@
 
 cli → (bench, reproduce) → experiment → (report, plan, runtime) → (recording, transport),
 recording → engine → scheduling → (protocol, clusters), protocol → (policies, links),
-engine → (rules, tasks), all → core. Ray stays in the runtime and in the benchmark that measures it;
-control knows nothing of tensors.
+engine → work → (rules, tasks), all → core. Ray stays in the runtime and in the benchmark that
+measures it; control knows nothing of tensors.
 """
 
 import ast
@@ -20,7 +20,7 @@ ROOT = Path(tardigrad.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 CONTROL = {"policies", "links", "clusters"}
-NUMBERS = {"rules", "tasks"}
+NUMBERS = {"rules", "tasks", "work"}
 ROOMS = {"protocol", "scheduling", "engine", "recording", "transport"}
 BELOW = {"core"} | CONTROL | NUMBERS | ROOMS
 RESULTS = {"report", "plan", "runtime"}
@@ -28,6 +28,7 @@ RESULTS = {"report", "plan", "runtime"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     **{room: {"core"} for room in CONTROL | NUMBERS},
+    "work": {"core", "rules", "tasks"},
     "protocol": {"core", "policies", "links"},
     "scheduling": {"core", "protocol"} | CONTROL,
     "engine": {"core", "scheduling"} | CONTROL | NUMBERS,

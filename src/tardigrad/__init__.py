@@ -100,6 +100,12 @@ PLACES = {
         "ModuleTask",
         "Task",
     ),
+    "tardigrad.work": (
+        "Delivery",
+        "LocalSteps",
+        "MicroBatches",
+        "Work",
+    ),
 }
 MODULES = {"rates": "tardigrad.rules.rates", "rules": "tardigrad.rules"}
 

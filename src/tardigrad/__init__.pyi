@@ -68,6 +68,10 @@ from tardigrad.scheduling import schedule as schedule
 from tardigrad.tasks import FunctionTask as FunctionTask
 from tardigrad.tasks import ModuleTask as ModuleTask
 from tardigrad.tasks import Task as Task
+from tardigrad.work import Delivery as Delivery
+from tardigrad.work import LocalSteps as LocalSteps
+from tardigrad.work import MicroBatches as MicroBatches
+from tardigrad.work import Work as Work
 
 PLACES: dict[str, tuple[str, ...]]
 __all__: list[str]

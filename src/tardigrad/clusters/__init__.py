@@ -15,6 +15,7 @@ from tardigrad.clusters.gamma import Gamma
 from tardigrad.clusters.lognormal import LogNormal
 from tardigrad.clusters.network import Messages, Network, Outage, SlowShard
 from tardigrad.clusters.pareto import Pareto
+from tardigrad.clusters.several_steps import SeveralSteps
 from tardigrad.clusters.stragglers import Stragglers
 from tardigrad.clusters.trace import Trace
 
@@ -45,6 +46,7 @@ __all__ = [
     "Network",
     "Outage",
     "Pareto",
+    "SeveralSteps",
     "SlowShard",
     "StepTimes",
     "Stragglers",

@@ -11,6 +11,7 @@ from tardigrad.engine.options import Limits
 from tardigrad.engine.run import Say
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.engine.versions import most_versions
+from tardigrad.work import OneGradient
 
 Engine = Literal["auto", "exact", "fast"]
 ENGINES = ("auto", "exact", "fast")
@@ -24,6 +25,9 @@ def choose(engine: Engine, job: Job, say: Say, limits: Limits) -> Execution:
     schedule = job.schedule
     budget = check_budget(limits.memory_gib, job.task.start().device)
     check_chunk(limits.chunk, job.task, budget)
+    if type(job.work) is not OneGradient:
+        say(f"engine: exact, because the fast one does not know {type(job.work).__name__} yet")
+        engine = "exact"
     if engine == "auto" and len(schedule.group_rows) < WORTH_COMPILING:
         say(
             f"engine: exact, because {len(schedule.group_rows):,} gradients are done sooner than "

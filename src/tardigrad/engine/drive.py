@@ -71,7 +71,9 @@ class _Drive:
                 f"{checkpoints.folder} holds a run on Ray: write elsewhere",
             )
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._code = used_code(execution.task, execution.rule, *execution.decided_by)
+            self._code = used_code(
+                execution.task, execution.rule, execution.job.work, *execution.decided_by
+            )
         if checkpoints.resume and self._path is not None and self._path.exists():
             spent_s = restore(execution, self._path, self._code, say)
             self._forget_the_last_end()

@@ -15,9 +15,11 @@ from tardigrad.engine.job import Job
 from tardigrad.engine.run import Diverged
 from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.engine.versions import Versions, unsettled
+from tardigrad.engine.worker_states import WorkerStates
 from tardigrad.rules import mean
 from tardigrad.scheduling import Recorder, Schedule
-from tardigrad.tasks import Turn
+from tardigrad.tasks import Gradient, Turn
+from tardigrad.work import delivered
 
 
 class _Computed(NamedTuple):
@@ -39,11 +41,17 @@ class Exact(ShardedExecution):
     name = "exact"
     recorded = ("records", "loss", "gap", "b_staleness")
     shards: list[Shard]
+    states: WorkerStates | None = None
+    """What workers keep for themselves; None where they keep nothing."""
 
     def __init__(self, job: Job) -> None:
         self._begin(job, job.schedule)
         self._uses = self._uses_by(job.schedule.groups) + unsettled(job.schedule)
-        self.versions = Versions(job.schedule, np.nonzero(self._uses)[0])
+        wanted = self._uses > 0
+        if job.keeps_state:
+            self.states = WorkerStates(job, np.nonzero(wanted)[0])
+            wanted |= self.states.wanted
+        self.versions = Versions(job.schedule, np.nonzero(wanted)[0])
         for s, shard in enumerate(self.shards):
             self.versions.put(s, 0, shard.sent)
 
@@ -51,7 +59,7 @@ class Exact(ShardedExecution):
         super().__init__(job)
         self._rows = rows
         self.shards = [
-            Shard(job.rule, theta, layout, job.task.batch_size, job.task.epoch_size)
+            Shard(job.rule, theta, layout, job.row_samples, job.task.epoch_size)
             for theta, layout in job.parts()
         ]
         self._merged = job.merged
@@ -95,21 +103,39 @@ class Exact(ShardedExecution):
     def _gradient(self, row: int) -> _Computed:
         computed = self.computed.get(row)
         if computed is None:
-            worker, view = int(self._rows.worker[row]), self._view(row)
-            loss, grad, buffers = self.task.gradient(view, self._turn(row))
-            value = float(loss)
-            if not math.isfinite(value):
-                raise Diverged(self.updates, worker, value)
-            grad = self.rule.prepare(grad)
-            wrong = not_finite(grad)
-            if wrong is not None:
-                raise Diverged(self.updates, worker, wrong, "a gradient")
-            computed = _Computed(grad, view, value, buffers)
+            if self.states is not None:
+                for earlier in self.states.before(row):
+                    self._compute(earlier)
+            computed = self._compute(row)
+        return computed
+
+    def _compute(self, row: int) -> _Computed:
+        worker, view = int(self._rows.worker[row]), self._view(row)
+        loss, grad, buffers = self._work(row, view)
+        value = float(loss)
+        if not math.isfinite(value):
+            raise Diverged(self.updates, worker, value)
+        grad = self.rule.prepare(grad)
+        wrong = not_finite(grad)
+        if wrong is not None:
+            raise Diverged(self.updates, worker, wrong, "a gradient")
+        computed = _Computed(grad, view, value, buffers)
+        if self.states is None or self._uses[row]:  # else it is computed for the worker's state
             self.computed[row] = computed
         return computed
 
+    def _work(self, row: int, view: Tensor) -> Gradient:
+        """What a worker makes of its view."""
+        work, turn = self.job.work, self._turn(row)
+        if self.states is None:
+            return delivered(work.run(self.task, view, (), turn, work.batches)).gradient
+        state = self.states.of(row)
+        found = delivered(work.run(self.task, view, state, turn, work.batches))
+        self.states.after(row, found.state)
+        return found.gradient
+
     def _turn(self, row: int) -> Turn:
-        return Turn(int(self._rows.worker[row]), int(self._rows.step[row]), row)
+        return self.job.turn(int(self._rows.worker[row]), int(self._rows.step[row]), row)
 
     def _view(self, row: int) -> Tensor:
         """What the row's gradient is computed at; asked once per row."""
@@ -125,7 +151,7 @@ class Exact(ShardedExecution):
                 norm = float(torch.linalg.vector_norm(distance))
                 self.history.gap.append(norm / math.sqrt(len(distance)))
             if "b_staleness" in measures:
-                now = self.task.gradient(self.params, self._turn(row))
+                now = self._work(row, self.params)
                 change = self.computed[row].grad - self.rule.prepare(now.grad)
                 self.history.b_staleness.append(float(torch.linalg.vector_norm(change)))
 
@@ -143,7 +169,8 @@ class Exact(ShardedExecution):
         return uses
 
     def tensors(self) -> dict[str, Tensor]:
-        return self.versions.tensors() | self._numbers()
+        kept = {} if self.states is None else self.states.tensors()
+        return self.versions.tensors() | kept | self._numbers()
 
     def _numbers(self) -> dict[str, Tensor]:
         """The shards, the running buffers and the gradients in hand."""
@@ -155,9 +182,12 @@ class Exact(ShardedExecution):
 
     def _facts(self) -> dict[str, Any]:
         in_hand = {str(row): (c.loss, len(c.buffers)) for row, c in self.computed.items()}
-        return super()._facts() | {"computed": in_hand}
+        kept = {} if self.states is None else self.states.facts()
+        return super()._facts() | {"computed": in_hand} | kept
 
     def has_what_follows(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bool:
+        if self.states is not None:
+            return False  # nor were the views of those that are computed for a state alone
         schedule, position = self.schedule, facts["position"]
         before = self._uses_by(position)
         left = self._uses - before
@@ -176,8 +206,12 @@ class Exact(ShardedExecution):
         self._restore_numbers(tensors, facts)
         before = self._uses_by(self.position)
         self._uses -= before
+        seen = before > 0
+        if self.states is not None:
+            self.states.restore(tensors, facts)
+            seen |= self.states.computed()
         reads: dict[tuple[int, int], int] = {}
-        for row in np.nonzero(before)[0].tolist():
+        for row in np.nonzero(seen)[0].tolist():
             for shard_index, version in enumerate(self.schedule.read[row].tolist()):
                 where = (shard_index, version)
                 reads[where] = reads.get(where, 0) + 1

@@ -25,6 +25,7 @@ from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule, check_control, schedule, validate
 from tardigrad.tasks import ModuleTask, Task
 from tardigrad.tasks.checks import check_parameters
+from tardigrad.work import AnyWork, OneGradient, Work
 
 ShardBy = Literal["slice", "tensor"]
 
@@ -43,6 +44,7 @@ class Options(TypedDict, total=False):
     """What `execute` takes by name, where it is handed on."""
 
     shard_by: ShardBy
+    work: AnyWork | None
     evaluation: Evaluation | int
     checkpoints: Checkpoints | None
     limits: Limits | None
@@ -60,6 +62,7 @@ def execute(
     engine: Engine = "auto",
     *,
     shard_by: ShardBy = "slice",
+    work: AnyWork | None = None,
     evaluation: Evaluation | int = 0,
     checkpoints: Checkpoints | None = None,
     limits: Limits | None = None,
@@ -71,6 +74,7 @@ def execute(
     """Train as the schedule says.
 
     Args:
+        work: what workers do between a pull and a push; None: one gradient.
         evaluation: what is measured on the way; a number is how many updates lie between two
             evaluations.
         checkpoints: where the run is saved, and whether it goes on from there; None: nowhere.
@@ -85,7 +89,9 @@ def execute(
     checkpoints, limits = checkpoints or Checkpoints(), limits or Limits()
     if checkpoints.resume and checkpoints.folder is not None and limits.chunk is None:
         limits = replace(limits, chunk=saved_chunk(checkpoints.folder))
-    execution = prepare(schedule, task, rule, engine, shard_by, evaluation.measures, limits, say)
+    execution = prepare(
+        schedule, task, rule, engine, shard_by, evaluation.measures, limits, say, work
+    )
     return drive(execution, evaluation, checkpoints, watch, say, stop, observers)
 
 
@@ -98,6 +104,7 @@ def prepare(
     measures: Sequence[str] = (),
     limits: Limits | None = None,
     say: Say | None = None,
+    work: AnyWork | None = None,
 ) -> Execution:
     """What will execute the schedule; the arguments are those of `execute`, `measures` those of its
     evaluation."""
@@ -105,7 +112,9 @@ def prepare(
     validate(schedule)
     check_workers(task, schedule.workers)
     sharding = divide(task, rule, schedule.shards, shard_by)
-    job = Job(schedule, task, rule, sharding, measures)
+    work = work_of(work)
+    check_work(work, task, "average" if schedule.merged else None, measures)
+    job = Job(schedule, task, rule, sharding, measures, work)
     return choose(engine, job, say or (lambda line: None), limits or Limits())
 
 
@@ -130,10 +139,11 @@ def simulate(
     if shards == "tensor":
         shards, options["shard_by"] = len(task.layout.names), "tensor"
     if link is None or not link.reads_deviation:
-        made = schedule(policy, cluster, updates, seed, shards, link)
+        batches = work_of(options.get("work")).batches
+        made = schedule(policy, cluster, updates, seed, shards, link, batches=batches)
         return execute(made, task, rule, engine, **options)
 
-    def together(shard_by: ShardBy, measures: Sequence[str]) -> Execution:
+    def together(shard_by: ShardBy, measures: Sequence[str], work: AnyWork | None) -> Execution:
         return prepare_together(
             task,
             rule,
@@ -146,15 +156,17 @@ def simulate(
             link,
             shard_by,
             measures,
+            work,
         )
 
     return _execute_together(together, **options)
 
 
 def _execute_together(
-    prepared: Callable[[ShardBy, Sequence[str]], Execution],
+    prepared: Callable[[ShardBy, Sequence[str], AnyWork | None], Execution],
     *,
     shard_by: ShardBy = "slice",
+    work: AnyWork | None = None,
     evaluation: Evaluation | int = 0,
     checkpoints: Checkpoints | None = None,
     limits: Limits | None = None,
@@ -165,7 +177,7 @@ def _execute_together(
 ) -> Run:
     """As `execute`, but for the limits, which are about the choice of an engine."""
     evaluation = Evaluation.of(evaluation)
-    execution = prepared(shard_by, evaluation.measures)
+    execution = prepared(shard_by, evaluation.measures, work)
     return drive(execution, evaluation, checkpoints, watch, say, stop, observers)
 
 
@@ -181,6 +193,7 @@ def prepare_together(
     link: Link,
     shard_by: ShardBy = "slice",
     measures: Sequence[str] = (),
+    work: AnyWork | None = None,
 ) -> Execution:
     """What will make the schedule and execute it together, because the link reads tensors."""
     require(
@@ -188,17 +201,53 @@ def prepare_together(
         f"{type(link).__name__} decides by tensors, so the schedule is executed while it is being "
         f'made, by engine = "exact"; got engine = {engine!r}',
     )
-    about = check_control(policy, cluster, updates, seed, shards, link)
+    work = work_of(work)
+    about = check_control(policy, cluster, updates, seed, shards, link, work.batches)
     assert cluster is not None
     check_workers(task, cluster.workers)
+    check_work(work, task, link.on_drop if link.withholds_pushes else None, measures)
+    require(
+        not work.keeps_state(task),
+        f"{type(work).__name__} keeps a state from row to row, and {type(link).__name__} decides "
+        "by tensors while the schedule is being made: use keep_state=False, or another link",
+    )
     sharding = divide(task, rule, shards, shard_by)
-    return Lockstep(task, rule, sharding, policy, cluster, updates, seed, link, about, measures)
+    return Lockstep(
+        task, rule, sharding, policy, cluster, updates, seed, link, about, measures, work
+    )
 
 
 def check_workers(task: Task, workers: int) -> None:
     """Refuse a task whose data is divided among fewer workers, before the last of them starts."""
     if isinstance(task, ModuleTask):
         task.indices_of([workers - 1], [0], [0])
+
+
+def work_of(given: AnyWork | None) -> AnyWork:
+    """What was asked for, or one gradient."""
+    require(
+        given is None or isinstance(given, Work),
+        f"work must be a tg.Work such as tg.LocalSteps(16, inner=torch.optim.AdamW), got {given!r}",
+    )
+    return given or OneGradient()
+
+
+def check_work(
+    work: AnyWork, task: Task, on_drop: str | None, measures: Sequence[str] = ()
+) -> None:
+    """Refuse what goes with one gradient alone. on_drop: what becomes of pushes that a link holds
+    back; None where none are."""
+    name = type(work).__name__
+    require(
+        work.batches == 1 or on_drop != "average",
+        f"{name} pushes what {work.batches} batches have made, and a link that averages it into a "
+        'later push would add views that are far apart: use on_drop="reapply", or no such link',
+    )
+    require(
+        "b_staleness" not in measures or not work.keeps_state(task),
+        f'measures = "b_staleness" computes a gradient once more, which {name} with a state of its '
+        "own cannot: leave it out, or use keep_state=False",
+    )
 
 
 def divide(task: Task, rule: Rule, shards: int, shard_by: ShardBy = "slice") -> Sharding:

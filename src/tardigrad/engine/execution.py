@@ -21,6 +21,7 @@ from tardigrad.engine.run import History, Provenance, Run
 from tardigrad.rules import RuleState
 from tardigrad.scheduling import Schedule, traffic
 from tardigrad.scheduling.prefix import executed_digest, prefix
+from tardigrad.work import fold
 
 
 class Numbers(Protocol):
@@ -121,6 +122,7 @@ class Execution(ABC):
             self.task,
             self.rule,
             self._provenance(),
+            self.job.work,
         )
 
     def _provenance(self) -> Provenance:
@@ -136,9 +138,9 @@ class Execution(ABC):
     def _record(self, losses: Sequence[float], batches: Iterable[tuple[Tensor, ...]]) -> None:
         """Losses and running buffers follow shard 0, in order of application: the next group's."""
         self.history.loss.append(sum(losses) / len(losses))
-        for batch in batches:
-            if batch:
-                self.buffers = self.task.fold(self.buffers, batch)
+        for found in batches:
+            if found:
+                self.buffers = fold(self.task, self.buffers, found, self.job.work.batches)
 
     # Saving and going on.
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,7 +13,8 @@ from tardigrad.core.arrays import Ints
 from tardigrad.core.layout import Layout, Sharding
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
-from tardigrad.tasks import ModuleTask, Task
+from tardigrad.tasks import ModuleTask, Task, Turn
+from tardigrad.work import AnyWork, OneGradient
 
 
 class ShardPart(NamedTuple):
@@ -35,6 +36,7 @@ class Job:
     rule: Rule
     sharding: Sharding
     measures: Sequence[str] = ()
+    work: AnyWork = field(default_factory=OneGradient)
 
     @classmethod
     def on_one_shard(cls, schedule: Schedule, task: Task, rule: Rule) -> "Job":
@@ -45,6 +47,20 @@ class Job:
         """The task, which is known to be a module."""
         assert isinstance(self.task, ModuleTask)
         return self.task
+
+    @property
+    def row_samples(self) -> int:
+        """Samples in what one row brings."""
+        return self.task.batch_size * self.work.batches
+
+    @cached_property
+    def keeps_state(self) -> bool:
+        """Whether workers keep something for themselves from row to row."""
+        return self.work.keeps_state(self.task)
+
+    def turn(self, worker: int, step: int, row: int) -> Turn:
+        """The first batch of a row."""
+        return Turn(worker, step * self.work.batches, row * self.work.batches)
 
     def parts(self) -> list[ShardPart]:
         """Of each shard; all of one copy of the start."""
@@ -85,4 +101,4 @@ class Job:
             gradients += np.array(went, dtype=np.int64)
         counted = np.concatenate([[0], np.cumsum(gradients)])[schedule.group_start]
         sizes = np.where(schedule.group_shard == 0, np.diff(counted), 0)
-        return np.concatenate([[0], np.cumsum(sizes)]) * self.task.batch_size
+        return np.concatenate([[0], np.cumsum(sizes)]) * self.row_samples

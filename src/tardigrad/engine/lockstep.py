@@ -25,6 +25,7 @@ from tardigrad.policies import Policy
 from tardigrad.rules import Rule, RuleState
 from tardigrad.scheduling import Recorder, Schedule, control
 from tardigrad.tasks import Task
+from tardigrad.work import AnyWork, OneGradient
 
 
 class _Sent(NamedTuple):
@@ -53,18 +54,21 @@ class Lockstep(Exact):
         link: Link,
         about: Mapping[str, Any],
         measures: Sequence[str] = (),
+        work: AnyWork | None = None,
     ) -> None:
         self.decided_by = (policy, cluster, link)
         clockless = isinstance(cluster, Clockless)
         self.recorder = _Live(self, cluster.workers, sharding.shards, clockless)
         self.recorder.about = dict(about)
         # What it will be is decided as it goes; so far it names workers and shards.
-        self._begin(Job(self.recorder.schedule(), task, rule, sharding, measures), self.recorder)
+        work = work or OneGradient()
+        made = self.recorder.schedule()
+        self._begin(Job(made, task, rule, sharding, measures, work), self.recorder)
         self._merged = {}
         check_deviation(rule, link, self.shards[0].state)
         gate = link.realise(seed, self.shard_bytes)
         self.loop = control(
-            policy, cluster, updates, seed, self.recorder, link, gate, self._deviation
+            policy, cluster, updates, seed, self.recorder, link, gate, self._deviation, work.batches
         )
         self._steps = self.loop.steps()
         self._done = 0

@@ -14,6 +14,7 @@ from tardigrad.engine.observer import Ended
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule, Traffic
 from tardigrad.tasks import ModuleTask, Task
+from tardigrad.work import AnyWork, OneGradient
 
 Say = Callable[[str], None]
 """Is told, a line at a time, what an engine decided and why."""
@@ -94,15 +95,23 @@ class Run:
     """How gradients were applied."""
     provenance: Provenance | None = None
     """What computed it; None of folders that do not tell."""
+    work: AnyWork = field(default_factory=OneGradient)
+    """What workers did between a pull and a push."""
 
     @classmethod
-    def load(cls, folder: str | Path, task: Task | None = None, rule: Rule | None = None) -> "Run":
+    def load(
+        cls,
+        folder: str | Path,
+        task: Task | None = None,
+        rule: Rule | None = None,
+        work: AnyWork | None = None,
+    ) -> "Run":
         """The finished run in a folder, simulated or real.
 
-        task, rule: those it was made with, where the folder has no spec that tells; without a task
-        there is no `module`, and without both no replay.
+        task, rule, work: those it was made with, where the folder has no spec that tells; without a
+        task there is no `module`, and without both no replay.
         """
-        run: Run = _above("load")(folder, task, rule)
+        run: Run = _above("load")(folder, task, rule, work)
         return run
 
     def state_dict(self, average: bool = False) -> dict[str, Tensor]:

@@ -18,9 +18,15 @@ from tardigrad.recording.folder import SPEC, RunFolder
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Copies, Traffic
 from tardigrad.tasks import Task
+from tardigrad.work import AnyWork, OneGradient
 
 
-def load_run(folder: str | Path, task: Task | None = None, rule: Rule | None = None) -> Run:
+def load_run(
+    folder: str | Path,
+    task: Task | None = None,
+    rule: Rule | None = None,
+    work: AnyWork | None = None,
+) -> Run:
     """`Run.load`: the arguments are told there."""
     place = RunFolder.open(Path(folder))
     check_finished(place)
@@ -33,6 +39,7 @@ def load_run(folder: str | Path, task: Task | None = None, rule: Rule | None = N
     if place.has_spec:
         spec = Spec.load(place.path / SPEC)
         task, rule = task or spec.make_task(), rule or spec.make_rule()
+        work = work or spec.make_work()
     params, buffers = _tensors(place.path / PARAMS)
     average = place.path / AVERAGE
     measured = place.gradients()
@@ -54,6 +61,7 @@ def load_run(folder: str | Path, task: Task | None = None, rule: Rule | None = N
         task,
         rule,
         Provenance(**summary["provenance"]) if "provenance" in summary else None,
+        work or OneGradient(),
     )
 
 

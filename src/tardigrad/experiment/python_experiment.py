@@ -19,6 +19,7 @@ from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule, check_control, schedule
 from tardigrad.tasks import Task
+from tardigrad.work import AnyWork, OneGradient
 
 SeededTask = Callable[[int], Task]
 """A task of a seed, which gives it initial weights, data and batches."""
@@ -38,6 +39,7 @@ class CompareSetting(TypedDict, total=False):
     evaluation: Evaluation | int
     limits: Limits | None
     stop: Stop | None
+    work: AnyWork | None
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class PythonExperiment:
     evaluation: Evaluation = field(default_factory=lambda: Evaluation(0))
     limits: Limits | None = None
     stop: Stop | None = None
+    work: AnyWork | None = None
     about: Mapping[str, Plain] = field(default_factory=dict)
 
     @classmethod
@@ -80,6 +83,7 @@ class PythonExperiment:
             setting.get("seed", 0),
             setting.get("shards", 1),
             setting.get("link") or Full(),
+            (setting.get("work") or OneGradient()).batches,
         )
         every = setting.get("evaluation", max(1, updates // 20))
         given["evaluation"] = Evaluation.of(every)
@@ -109,6 +113,7 @@ class PythonExperiment:
             spec.evaluation,
             spec.limits,
             spec.make_stop(),
+            spec.make_work(),
             spec.data(),
         )
 
@@ -124,7 +129,15 @@ class PythonExperiment:
         """Who pushes when; None where a link makes it depend on tensors."""
         if self.link is not None and self.link.reads_deviation:
             return None
-        return schedule(self.policy, self.cluster, self.updates, self.seed, self.shards, self.link)
+        return schedule(
+            self.policy,
+            self.cluster,
+            self.updates,
+            self.seed,
+            self.shards,
+            self.link,
+            batches=(self.work or OneGradient()).batches,
+        )
 
     def make_task(self) -> Task:
         if is_task(self.task):
@@ -150,7 +163,16 @@ class PythonExperiment:
     def prepare(self, schedule: Schedule | None, task: Task, rule: Rule) -> Execution:
         measures = self.evaluation.measures
         if schedule is not None:
-            return prepare(schedule, task, rule, self.engine, self.shard_by, measures, self.limits)
+            return prepare(
+                schedule,
+                task,
+                rule,
+                self.engine,
+                self.shard_by,
+                measures,
+                self.limits,
+                work=self.work,
+            )
         assert self.link is not None
         return prepare_together(
             task,
@@ -164,6 +186,7 @@ class PythonExperiment:
             self.link,
             self.shard_by,
             measures,
+            self.work,
         )
 
     def limited_to(self, memory_gib: float) -> "PythonExperiment":

@@ -69,6 +69,7 @@ def run_on_ray(
             shards=spec.shards,
             updates=spec.updates,
             link=spec.make_link(),
+            work=spec.make_work(),
             seed=spec.seed,
             shard_by=spec.shard_by,
             evaluation=spec.evaluation,

@@ -13,6 +13,7 @@ from tardigrad.recording.record import read_record
 from tardigrad.recording.replay import Replayed, replay_recorded, replay_run
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task
+from tardigrad.work import AnyWork
 
 
 def replay(
@@ -22,6 +23,7 @@ def replay(
     force: bool = False,
     task: Task | None = None,
     rule: Rule | None = None,
+    work: AnyWork | None = None,
 ) -> Replayed:
     """Execute again what a run executed, simulated or real, and compare the parameters bit for bit.
 
@@ -30,7 +32,7 @@ def replay(
         until: stop after this update; what was recorded by then is compared.
         checkpoint: where to save everything known at the end of the replay.
         force: although what the bits depend on is not the same here.
-        task, rule: those it was made with, where the folder has no spec that tells.
+        task, rule, work: those it was made with, where the folder has no spec that tells.
     """
     if isinstance(run, Run):
         return replay_run(run, until, checkpoint)
@@ -41,15 +43,16 @@ def replay(
         f"it was made with, tg.replay({str(run)!r}, task=task, rule=rule)",
     )
     if folder.record_place is None:
-        return _simulated(folder, until, checkpoint, force, task, rule)
+        return _simulated(folder, until, checkpoint, force, task, rule, work)
     record = read_record(folder.record_place)
     require(record["finished"], f"the run in {run} has not finished: {how_to_go_on(folder)}")
     if folder.has_spec:
         spec = Spec.load(folder.path / SPEC)
         task, rule = task or spec.make_task(), rule or spec.make_rule()
+        work = work or spec.make_work()
     assert task is not None
     assert rule is not None
-    return replay_recorded(folder.schedule(), task, rule, record, until, checkpoint, force)
+    return replay_recorded(folder.schedule(), task, rule, record, until, checkpoint, force, work)
 
 
 def _simulated(
@@ -59,12 +62,13 @@ def _simulated(
     force: bool,
     task: Task | None,
     rule: Rule | None,
+    work: AnyWork | None,
 ) -> Replayed:
     check_finished(folder)
-    loaded = load_run(folder.path, task, rule)
+    loaded = load_run(folder.path, task, rule, work)
     before = saved_facts(folder.path).get("code")
     if before is not None and not force:
-        now = used_code(loaded.task, loaded.rule)
+        now = used_code(loaded.task, loaded.rule, loaded.work)
         found = changes({name: digest for name, digest in before.items() if name in now}, now)
         require(
             not found,

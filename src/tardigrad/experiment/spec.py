@@ -37,6 +37,7 @@ from tardigrad.rules.rates import RATES, LearningRate
 from tardigrad.runtime.placement import Placement
 from tardigrad.scheduling import Schedule, check_control, schedule
 from tardigrad.tasks import TASKS, Task
+from tardigrad.work import WORKS, AnyWork, Work
 
 Table = Mapping[str, Plain]
 """A section of the file: `name` says which, the rest are its arguments."""
@@ -46,8 +47,9 @@ RULE = Registry("rule", RULES, Rule)
 POLICY = Registry("policy", POLICIES, Policy)
 CLUSTER = Registry("cluster", CLUSTERS, Cluster)
 LINK = Registry("link", LINKS, Link)
+WORK = Registry("work", WORKS, Work)
 RATE = Registry("rate", RATES, LearningRate, key="rate")
-STRUCTURE = Structure({Policy: POLICY, Cluster: CLUSTER, LearningRate: RATE})
+STRUCTURE = Structure({Policy: POLICY, Cluster: CLUSTER, LearningRate: RATE, Rule: RULE})
 
 LOGGER = Registry("logger", LOGGERS, Observer)
 _FILLED_LATER = {"folder": Path(), "name": ""}
@@ -67,6 +69,10 @@ def _full() -> Table:
     return {"name": "full"}
 
 
+def _gradient() -> Table:
+    return {"name": "gradient"}
+
+
 @dataclass(frozen=True)
 class Spec:
     """One experiment. Whatever is wrong in it is told when it is made, with its path."""
@@ -83,6 +89,8 @@ class Spec:
     """Who waits for whom: `tardigrad list policies`."""
     link: Table = field(default_factory=_full)
     """What crosses the wire: `tardigrad list links`."""
+    work: Table = field(default_factory=_gradient)
+    """What workers do between a pull and a push: `tardigrad list works`."""
     seed: int = 0
     """Of everything random: initial parameters, batches, step times."""
     shards: int = 1
@@ -132,7 +140,8 @@ class Spec:
             maker, args = STRUCTURE.choose(LOGGER, place, table_)
             STRUCTURE.arguments(maker, place, args, _FILLED_LATER)
         policy, cluster, link = self.make_policy(), self.make_cluster(), self.make_link()
-        check_control(policy, cluster, self.updates, self.seed, self.shards, link)
+        batches = self.make_work().batches
+        check_control(policy, cluster, self.updates, self.seed, self.shards, link, batches)
         rule = self.make_rule()
         check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
         maker, args = STRUCTURE.choose(TASK, "task", self.task)
@@ -180,6 +189,10 @@ class Spec:
         made: Link = STRUCTURE.named(LINK, "link", self.link)
         return made
 
+    def make_work(self) -> AnyWork:
+        made: AnyWork = STRUCTURE.named(WORK, "work", self.work, self._fill())
+        return made
+
     def make_rule(self) -> Rule:
         return rule_of(self.rule, self._fill())
 
@@ -193,7 +206,13 @@ class Spec:
         if link.reads_deviation:
             return None
         return schedule(
-            self.make_policy(), self.make_cluster(), self.updates, self.seed, self.shards, link
+            self.make_policy(),
+            self.make_cluster(),
+            self.updates,
+            self.seed,
+            self.shards,
+            link,
+            batches=self.make_work().batches,
         )
 
     def prepare(
@@ -210,6 +229,7 @@ class Spec:
                 self.measures,
                 self.limits,
                 say,
+                self.make_work(),
             )
         return prepare_together(
             task,
@@ -223,12 +243,13 @@ class Spec:
             self.make_link(),
             self.shard_by,
             self.measures,
+            self.make_work(),
         )
 
     @property
     def control(self) -> str:
         """What its schedule depends on: specs that agree in it share one."""
-        return self._key("policy", "cluster", "link", "updates", "seed", "shards")
+        return self._key("policy", "cluster", "link", "work", "updates", "seed", "shards")
 
     @property
     def learned(self) -> str:
@@ -237,7 +258,7 @@ class Spec:
 
     def _key(self, *names: str) -> str:
         data = self.data()
-        return json.dumps([data[name] for name in names], sort_keys=True)
+        return json.dumps([data.get(name) for name in names], sort_keys=True)
 
     def limited_to(self, memory_gib: float) -> "Spec":
         """With so much memory, where it does not say its own."""
@@ -254,6 +275,8 @@ class Spec:
         out |= {"splits": list(self.splits), "measures": list(self.measures)}
         out |= {"log": [dict(one) for one in self.log]}
         # Left out where they say nothing, as in files that are older than they.
+        if out["work"] == _gradient():
+            del out["work"]
         return {n: v for n, v in out.items() if v or n not in (*NAMELESS, "log")}
 
     def toml(self) -> str:

@@ -17,6 +17,7 @@ from tardigrad.rules import Rule
 from tardigrad.tasks import Task
 from tardigrad.tasks.precision import device_facts
 from tardigrad.tasks.samples import tensors_in
+from tardigrad.work import AnyWork, OneGradient
 
 NAMES = {
     "instruction_set": "another instruction set",
@@ -30,11 +31,11 @@ NAMES = {
 }
 
 
-def facts_of(task: Task, rule: Rule, threads: int) -> dict[str, Any]:
+def facts_of(task: Task, rule: Rule, threads: int, work: AnyWork | None = None) -> dict[str, Any]:
     """`code` is what gradients and updates are computed by."""
     return {
         "tardigrad": __version__,
-        "code": used_code(task, rule, Shard),
+        "code": used_code(task, rule, work or OneGradient(), Shard),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": platform.machine(),

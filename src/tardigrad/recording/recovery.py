@@ -24,7 +24,6 @@ from tardigrad.recording.merge import LogMerger, explained, pushed
 from tardigrad.recording.replica import ShardReplica, check_same_decisions
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import ShardStory, read_story
-from tardigrad.tasks import Turn
 
 
 class HalfPushed(NamedTuple):
@@ -202,8 +201,8 @@ class RecoveredRun:
             replica.sent[version] for replica, version in zip(self.replicas, push.read, strict=True)
         ]
         view = parts[0].clone() if len(parts) == 1 else torch.cat(list(parts))
-        gradient = self.setup.task.gradient(view, Turn(push.worker, push.step, push.row))
-        return WholeGradient(self.setup.rule.prepare(gradient.grad), gradient.buffers)
+        made = self.setup.gradient(view, push.worker, push.step, push.row)
+        return WholeGradient(made.grad, made.buffers)
 
 
 def _alone(push: PushHeader) -> PushHeader:

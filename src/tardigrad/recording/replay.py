@@ -20,6 +20,7 @@ from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
 from tardigrad.tasks.hosted import hosted
+from tardigrad.work import AnyWork, OneGradient
 
 
 class Difference(NamedTuple):
@@ -47,6 +48,7 @@ def replay_recorded(
     until: int | None = None,
     checkpoint: str | Path | None = None,
     force: bool = False,
+    work: AnyWork | None = None,
 ) -> Replayed:
     """Execute a recorded schedule, comparing θ with every digest in the record.
 
@@ -54,18 +56,18 @@ def replay_recorded(
     written, with everything needed to look at that moment. Refused where the record's facts
     differ from what is here, because then other bits would prove nothing (`force`: not refused).
     """
-    facts = record["facts"]
+    facts, work = record["facts"], work or OneGradient()
     if not force:
         check_facts(
             facts,
-            facts_of(task, rule, facts["threads"]),
+            facts_of(task, rule, facts["threads"], work),
             "Replay it where these are the same, or with --force (force=True) to see how far it "
             "agrees",
         )
     _check_until(until, schedule)
     recorded = {(shard, version): value for shard, version, value in record["digests"]}
     sharding = divide(task, rule, schedule.shards, record["shard_by"])
-    execution = Exact(Job(schedule, hosted(task), rule, sharding))
+    execution = Exact(Job(schedule, hosted(task), rule, sharding, work=work))
     difference, compared = None, 0
     with _threads(facts["threads"]):
         while execution.position < schedule.groups and difference is None:
@@ -120,7 +122,9 @@ def replay_run(
         if engine == "ray":
             engine, computed = "exact", hosted(task)
         limits = Limits(chunk=source.chunk)
-        execution = prepare(schedule, computed, rule, engine, source.shard_by, limits=limits)
+        execution = prepare(
+            schedule, computed, rule, engine, source.shard_by, limits=limits, work=run.work
+        )
         while execution.updates < goal and not execution.finished:
             execution.advance_to(goal)
         if until is None:

@@ -26,6 +26,7 @@ from tardigrad.protocol.messages import (
 )
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.setup import RunSetup
+from tardigrad.work import fold
 
 Buffers = tuple[Tensor, ...]
 
@@ -72,9 +73,11 @@ class ShardReplica:
         """The rule's state, and what follows from it."""
         theta = task.start()[sharding.slice(shard)].clone()
         layout = sharding.layouts[shard]
-        self.shard = Shard(setup.rule, theta, layout, task.batch_size, task.epoch_size)
+        self.shard = Shard(
+            setup.rule, theta, layout, task.batch_size * setup.work.batches, task.epoch_size
+        )
         self.buffers: Buffers = task.start_buffers() if shard == 0 else ()
-        self._fold = task.fold
+        self._task, self._batches = task, setup.work.batches
         self._snapshot_every = setup.snapshot_every
         self.pending: dict[int, PendingGradient] = {}
         self.sent: dict[int, Tensor] = {0: self.shard.sent}
@@ -158,9 +161,7 @@ class ShardReplica:
             delay = shard.version - push.read[me]
             grad, view, buffers, gradients = pending
             arrived.append(Arrived(push.worker, grad, view, delay, gradients))
-            each = len(buffers) // gradients
-            for at in range(0, len(buffers), each or 1):
-                self.buffers = self._fold(self.buffers, buffers[at : at + each])
+            self.buffers = fold(self._task, self.buffers, buffers, gradients * self._batches)
         shard.apply(arrived, applied.scale, self.place())
         kept = self.keep(shard.version, shard.sent)
         if shard.theta is shard.sent:

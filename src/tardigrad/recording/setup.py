@@ -3,12 +3,15 @@
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from torch import Tensor
+
 from tardigrad.core.layout import Sharding
 from tardigrad.links import Full, Gate, Link
 from tardigrad.policies import Policy
 from tardigrad.protocol.gates import ShardGate, WorkerGate
 from tardigrad.rules import Rule
-from tardigrad.tasks import Task
+from tardigrad.tasks import Gradient, Task, Turn
+from tardigrad.work import AnyWork, OneGradient, delivered
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class RunSetup:
     """Whether logs survive loss of power, and are seen by other machines at once."""
     link: Link = field(default_factory=Full)
     seed: int = 0
+    work: AnyWork = field(default_factory=OneGradient)
 
     @property
     def shards(self) -> int:
@@ -48,6 +52,13 @@ class RunSetup:
     def keeps_unsent(self) -> bool:
         """Whether workers may hold gradients that will be merged into a later push."""
         return self.link.withholds_pushes and self.link.on_drop == "average"
+
+    def gradient(self, view: Tensor, worker: int, step: int, row: int) -> Gradient:
+        """What a worker makes of its view and pushes, a function of these alone."""
+        batches = self.work.batches
+        turn = Turn(worker, step * batches, row * batches)
+        made = delivered(self.work.run(self.task, view, (), turn, batches)).gradient
+        return made._replace(grad=self.rule.prepare(made.grad))
 
     def worker_gate(self, worker: int) -> WorkerGate | None:
         gate = self._gate()

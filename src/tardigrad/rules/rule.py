@@ -121,9 +121,12 @@ class Rule:
         correction, optimizer = self.correction, self.optimizer
         return RuleOwn(correction.start_own(theta, layout), optimizer.start_own(theta, layout))
 
-    def scalars(self, progress: Progress, scale: float = 1.0) -> "Scalars":
-        """The host's part of an update, as Python floats in the order of `Now`."""
-        count, rate = progress.updates + 1, learning_rate(self.lr)
+    def scalars(self, progress: Progress, scale: float = 1.0, age: int | None = None) -> "Scalars":
+        """The host's part of an update, as Python floats in the order of `Now`.
+
+        age: the updates that the state has seen, where they are not all that were made.
+        """
+        count, rate = (progress.updates if age is None else age) + 1, learning_rate(self.lr)
         return Scalars(
             rate.at(progress) * scale,
             rate.max * scale,

@@ -16,13 +16,14 @@ from typing import Any
 
 import torch
 
+from tardigrad.clusters import SeveralSteps
 from tardigrad.core.checks import count, require
 from tardigrad.core.layout import Layout
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.core.trees import not_finite
 from tardigrad.engine import Checkpoints, Diverged, Evaluation, History, Run
 from tardigrad.engine.drive import check_splits, how_it_failed
-from tardigrad.engine.execute import ShardBy, divide
+from tardigrad.engine.execute import ShardBy, check_work, divide, work_of
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.observer import Observer, Observers
 from tardigrad.engine.result_files import MetricsFile, save_result, write_summary
@@ -53,6 +54,7 @@ from tardigrad.scheduling.make import check_link
 from tardigrad.scheduling.size import check_size
 from tardigrad.tasks import Task
 from tardigrad.tasks.hosted import hosted
+from tardigrad.work import AnyWork, OneGradient
 
 _log = logging.getLogger("tardigrad")
 
@@ -82,6 +84,7 @@ def train(
     updates: int = 1000,
     *,
     link: Link | None = None,
+    work: AnyWork | None = None,
     seed: int = 0,
     shard_by: ShardBy = "slice",
     evaluation: Evaluation | int = 0,
@@ -100,6 +103,7 @@ def train(
         link: what crosses between workers and shards; None: everything. Workers decide on pushes
             and shards on parameters, as in the simulation; a worker's next process decides anew,
             beginning with a push that crosses.
+        work: what workers do between a pull and a push; None: one gradient.
         evaluation: what is measured on the way; a number is how many updates lie between two
             evaluations.
         checkpoints: where logs, checkpoints and the record go, and whether to go on with the run
@@ -114,6 +118,7 @@ def train(
             None: written to the log `tardigrad`.
     """
     policy, link, evaluation = policy or Async(), link or Full(), Evaluation.of(evaluation)
+    work = work_of(work)
     checkpoints = checkpoints or Checkpoints()
     processes, scenario = processes or Processes(), scenario or Scenario()
     for name, value in (("workers", workers), ("shards", shards), ("updates", updates)):
@@ -126,8 +131,14 @@ def train(
     policy.check(workers, shards)
     check_link(policy, link)
     check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
+    check_work(work, task, link.on_drop if link.withholds_pushes else None)
+    require(
+        not work.keeps_state(task),
+        f"{type(work).__name__} keeps a state from row to row, which a run on Ray does not save "
+        "yet: use keep_state=False, or simulate it",
+    )
     check_size(workers, updates, shards, workers + updates, closed=False)
-    check_sendable(task=task, rule=rule, policy=policy, link=link, cluster=impose)
+    check_sendable(task=task, rule=rule, policy=policy, link=link, work=work, cluster=impose)
     check_room(task, workers, processes)
     own, task = task, hosted(task, TaskPacker())
     run = RunSetup(
@@ -143,6 +154,7 @@ def train(
         processes.sync_log,
         link,
         seed,
+        work,
     )
     plain = {
         "format": FORMAT,
@@ -154,8 +166,10 @@ def train(
         "link": _about(link),
         "rule": repr(rule),
         "seed": seed,
-        "facts": facts_of(own, rule, processes.threads) | policy_facts(policy, link),
+        "facts": facts_of(own, rule, processes.threads, work) | policy_facts(policy, link),
     }
+    if not isinstance(work, OneGradient):  # older records do not say it
+        plain["work"] = repr(work)
     if resume:
         resume_record(Path(str(folder)), plain)  # refused before anything is written
     with _folder(folder) as place, _early_end_kept(folder):
@@ -196,7 +210,7 @@ def train(
                 secrets.token_bytes(32),
                 began_s,
                 processes.shared_memory,
-                None if impose is None else impose.realise(seed),
+                None if impose is None else SeveralSteps.of(impose, work.batches).realise(seed),
                 tuple(scenario.faults),
             )
             epochs = Epochs(disk, f"process {os.getpid()} on {socket.gethostname()}")
@@ -247,6 +261,7 @@ def train(
             own,
             rule,
             Provenance("ray", shard_by, processes.threads),
+            work,
         )
         if folder is not None:
             # Since it began, by the clock that went on while it was stopped.

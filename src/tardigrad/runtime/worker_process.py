@@ -13,7 +13,6 @@ from tardigrad.protocol.worker_session import Compute, Forget, WorkerOutput, Wor
 from tardigrad.protocol.worker_session import WorkerStart as WorkerStart
 from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
 from tardigrad.recording.setup import RunSetup
-from tardigrad.tasks import Turn
 
 PATIENCE = 10
 """Gradients in a row that may be NaN or infinite before the run is called diverged."""
@@ -60,9 +59,9 @@ class WorkerProcess:
 
     def gradient(self, compute: Compute) -> ComputedGradient:
         """May run beside everything else."""
-        turn = Turn(self.worker, compute.step, compute.row)
-        loss, grad, buffers = self.setup.task.gradient(self._view, turn)
-        grad = self.setup.rule.prepare(grad)
+        loss, grad, buffers = self.setup.gradient(
+            self._view, self.worker, compute.step, compute.row
+        )
         value = float(loss)
         wrong = not_finite(grad) if math.isfinite(value) else value
         return ComputedGradient(compute.step, value, grad, buffers, wrong)

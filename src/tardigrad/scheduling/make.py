@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tardigrad.clusters import Clockless, Cluster, FixedOrder, TimedCluster
+from tardigrad.clusters import Clockless, Cluster, FixedOrder, SeveralSteps, TimedCluster
 from tardigrad.core.arrays import Ints
 from tardigrad.core.checks import count, require
 from tardigrad.links import Full, Gate, Link
@@ -29,15 +29,18 @@ def schedule(
     shards: int = 1,
     link: Link | None = None,
     bulk: bool = True,
+    batches: int = 1,
 ) -> Schedule:
     """Let the policy meet the time model until every shard has made `updates` updates.
 
     All workers start at time 0 from version 0. `bulk=False` takes the event loop even where a
-    closed form gives the same schedule at once.
+    closed form gives the same schedule at once. What is pushed takes so many step times as it takes
+    `batches`.
     """
     policy, link = policy or Async(), link or Full()
-    about = check_control(policy, cluster, updates, seed, shards, link)
+    about = check_control(policy, cluster, updates, seed, shards, link, batches)
     assert cluster is not None
+    cluster = _of_several(cluster, batches)
     require(
         not link.reads_deviation,
         f"{type(link).__name__} decides by the gradient's deviation, which a schedule without "
@@ -64,8 +67,10 @@ def control(
     link: Link,
     gate: Gate | None,
     deviation: Callable[[int], float] | None = None,
+    batches: int = 1,
 ) -> ControlLoop:
     """The event loop of these parts, ready to run into the recorder."""
+    cluster = _of_several(cluster, batches)
     timed = cluster if isinstance(cluster, TimedCluster) else None
     messages = None
     if timed is not None and timed.network is not None:
@@ -77,7 +82,13 @@ def control(
 
 
 def check_control(
-    policy: Policy, cluster: Cluster | None, updates: int, seed: int, shards: int, link: Link
+    policy: Policy,
+    cluster: Cluster | None,
+    updates: int,
+    seed: int,
+    shards: int,
+    link: Link,
+    batches: int = 1,
 ) -> dict[str, Any]:
     """Refuse parts that cannot work together; else what made the schedule, for people."""
     if cluster is None:
@@ -93,7 +104,13 @@ def check_control(
     check_size(cluster.workers, updates, shards, gradients, closed)
     check_link(policy, link)
     described = {"policy": policy, "cluster": cluster, "link": link}
-    return {name: _about(part) for name, part in described.items()} | {"seed": seed}
+    about = {name: _about(part) for name, part in described.items()} | {"seed": seed}
+    return about if batches == 1 else about | {"batches": batches}
+
+
+def _of_several(cluster: Cluster, batches: int) -> Cluster:
+    """The cluster as it is where what is pushed takes so many steps."""
+    return SeveralSteps.of(cluster, batches) if isinstance(cluster, TimedCluster) else cluster
 
 
 def check_link(policy: Policy, link: Link) -> None:

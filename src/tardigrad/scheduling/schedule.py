@@ -164,6 +164,14 @@ class Schedule:
         """Which drops are losses: a gradient that was merged into a later one is not lost."""
         return np.array([r != MERGED for r in self.reasons], dtype=bool)[self.drop_reason]
 
+    @property
+    def finite(self) -> Flags:
+        """Which gradients were not dropped as NaN or infinite."""
+        out = np.ones(self.rows, dtype=bool)
+        if NOT_FINITE in self.reasons:
+            out[self.drop_row[self.drop_reason == self.reasons.index(NOT_FINITE)]] = False
+        return out
+
     def _per_worker(self, rows: Ints) -> Ints:
         return np.bincount(self.worker[np.unique(rows)], minlength=self.workers)
 

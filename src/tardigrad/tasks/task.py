@@ -11,11 +11,16 @@ SPLITS = ("train", "validation", "test")
 
 
 class Turn(NamedTuple):
-    """Which gradient this is: a worker's step, and its row (its place in the order of starts)."""
+    """Which batch this is: the worker's so manieth, and its place in the order of starts. Where a
+    gradient is all that a worker pushes, these are its step and its row."""
 
     worker: int
     step: int
     row: int
+
+    def later(self, batches: int) -> "Turn":
+        """Of the same worker, so many batches later."""
+        return Turn(self.worker, self.step + batches, self.row + batches)
 
 
 class Gradient(NamedTuple):

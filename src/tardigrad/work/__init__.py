@@ -1,0 +1,24 @@
+"""What a worker does between a pull and a push; one kind a file."""
+
+from tardigrad.work.local_steps import LocalSteps
+from tardigrad.work.micro_batches import MicroBatches
+from tardigrad.work.one_gradient import OneGradient
+from tardigrad.work.work import AnyWork, Delivery, Work, delivered, fold
+
+WORKS: dict[str, type[AnyWork]] = {
+    "gradient": OneGradient,
+    "local_steps": LocalSteps,
+    "micro_batches": MicroBatches,
+}
+
+__all__ = [
+    "WORKS",
+    "AnyWork",
+    "Delivery",
+    "LocalSteps",
+    "MicroBatches",
+    "OneGradient",
+    "Work",
+    "delivered",
+    "fold",
+]

@@ -1,0 +1,45 @@
+"""The mean gradient of several batches at one view."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from tardigrad.core.checks import count
+from tardigrad.rules import mean
+from tardigrad.tasks import Gradient, Task, Turn
+from tardigrad.work.work import Delivery, Interrupted, Work, never
+
+
+@dataclass(frozen=True)
+class MicroBatches(Work[tuple[()]]):
+    """The mean gradient of `size` batches at one view, computed one after another.
+
+    What gradient accumulation does where a batch does not fit; between two of them the worker can
+    be interrupted.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        count("size", self.size)
+
+    @property
+    def batches(self) -> int:
+        return self.size
+
+    def run(
+        self,
+        task: Task,
+        view: Tensor,
+        state: tuple[()],
+        turn: Turn,
+        batches: int,
+        interrupted: Interrupted = never,
+    ) -> Delivery[tuple[()]] | None:
+        found: list[Gradient] = []
+        for k in range(batches):
+            if k and interrupted():
+                return None
+            found.append(task.gradient(view, turn.later(k)))
+        loss, grad = mean([one.loss for one in found]), mean([one.grad for one in found])
+        return Delivery(Gradient(loss, grad, tuple(b for one in found for b in one.buffers)), ())

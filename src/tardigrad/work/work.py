@@ -1,0 +1,84 @@
+"""What a worker does between a pull and a push: the interface that executors and workers see."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from torch import Tensor
+
+from tardigrad.core.trees import leaves
+from tardigrad.tasks import Gradient, Task, Turn
+
+Kept = TypeVar("Kept")
+"""What a worker keeps for itself."""
+Interrupted = Callable[[], bool]
+
+
+def never() -> bool:
+    return False
+
+
+class Delivery(NamedTuple, Generic[Kept]):
+    """What is pushed, and what the worker keeps for its next row."""
+
+    gradient: Gradient
+    """What the server takes for a gradient: it is subtracted. Buffers of all batches, in order."""
+    state: Kept
+
+
+class Work(ABC, Generic[Kept]):
+    """A frozen dataclass. `run` is a pure function, so that recovery and replay can repeat it.
+
+    A row takes `batches` batches of its worker's own sequence, and so many step times.
+    """
+
+    @property
+    def batches(self) -> int:
+        return 1
+
+    def start(self, task: Task, theta: Tensor) -> Kept:
+        """What a worker keeps for itself from row to row, as nested tuples of tensors; () where it
+        keeps nothing. It begins anew with every process of a worker."""
+        return ()  # type: ignore[return-value]
+
+    @abstractmethod
+    def run(
+        self,
+        task: Task,
+        view: Tensor,
+        state: Kept,
+        turn: Turn,
+        batches: int,
+        interrupted: Interrupted = never,
+    ) -> Delivery[Kept] | None:
+        """Of one row; `turn` is its first batch, `turn.later(1)` the next.
+
+        Asked between batches, `interrupted` tells whether the row counts no more: then the answer
+        is None, and the worker's state stays what it was.
+        """
+
+    def keeps_state(self, task: Task) -> bool:
+        return bool(leaves(self.start(task, task.start())))
+
+
+AnyWork = Work[Any]
+
+
+def delivered(made: Delivery[Kept] | None) -> Delivery[Kept]:
+    """Of a row that nobody interrupts."""
+    if made is None:
+        raise ValueError(
+            "the work returned None, which says that it was interrupted, but nobody has: "
+            "return tg.Delivery(gradient, state)"
+        )
+    return made
+
+
+def fold(
+    task: Task, buffers: tuple[Tensor, ...], found: tuple[Tensor, ...], batches: int
+) -> tuple[Tensor, ...]:
+    """Running buffers after what so many batches have brought, in order."""
+    each = len(found) // batches
+    for at in range(0, len(found), each or 1):
+        buffers = task.fold(buffers, found[at : at + each])
+    return buffers
