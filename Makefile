@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test coverage stress simulate lint format help
+.PHONY: demo test coverage stress simulate site lint format help
 
 help:
 	@echo "make demo      compare six rules on real MNIST with 16 simulated workers"
@@ -11,6 +11,7 @@ help:
 	@echo "make coverage  test, and list the lines that no test runs"
 	@echo "make stress    the long repetitions that make test leaves out"
 	@echo "make simulate  runs under simulated faults: SEEDS=0:1000, or SEEDS=7 for one with its story"
+	@echo "make site      the documentation as pages, in site/"
 	@echo "make lint      only lint and type-check"
 	@echo "make format    rewrite the code in the project's format"
 
@@ -38,6 +39,12 @@ stress: $(READY)
 SEEDS ?= 500:1500
 simulate: $(READY)
 	$(BIN)/python -m tests.simulation.simulate $(if $(MUTATIONS),3000 --mutations,$(SEEDS) --processes 2)
+
+# Its tools are installed only for who builds it.
+site: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 lint: $(READY)
 	$(BIN)/ruff check .
