@@ -22,6 +22,7 @@ from tardigrad.protocol.messages import (
     Decision,
     Dropped,
     Event,
+    Extended,
     Fenced,
     FromWorker,
     Joined,
@@ -50,6 +51,7 @@ EVENTS: list[Event] = [
     Completed(PUSH),
     Fenced(1, 7),
     Reinstated(1, 7, 30, ((0, 12), (3, -1))),
+    Extended(800),
 ]
 DECISIONS: list[Decision] = [
     Released(1, 2, 3),

@@ -1,19 +1,24 @@
 """A shard's session, event by event."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 import tardigrad as tg
-from tardigrad.policies import Policy
+from tardigrad.policies import Arrival, Policy, PushHalf, Release, SetTimer
+from tardigrad.policies.machine import ShardCommand
 from tardigrad.protocol.admission import Admission, Refused
 from tardigrad.protocol.messages import (
+    AFTER_END,
     Applied,
     Came,
     Completed,
     Confirmation,
     Decision,
     Dropped,
+    Extended,
     Fenced,
     FromWorker,
     Joined,
@@ -215,3 +220,52 @@ def test_two_sessions_fed_the_same_events_are_the_same() -> None:
         assert take(one, message) == take(other, message)
     assert one.channels == other.channels
     assert (one.readers, one.rows, one.timers) == (other.readers, other.rows, other.timers)
+
+
+def test_a_shard_that_is_extended_drops_what_came_after_its_end_and_goes_on() -> None:
+    session = made(updates=2)
+    push(session, 0)
+    push(session, 1)
+    assert session.done
+    late = header(session, 0)
+    assert released(take(session, said(session, 0, late, at=late.read[0]))) == [0]
+    assert session.handle(Extended(4), 2.0) == [Dropped(late.row, AFTER_END)]
+    assert not session.done
+    assert any(isinstance(item, Applied) for item in push(session, 0))
+    assert session.handle(Extended(6), 3.0) == []
+
+
+class _Alarm(PushHalf):
+    """Applies what has come when its timer runs out, which it sets at once for the next."""
+
+    def __init__(self, workers: Iterable[int]) -> None:
+        super().__init__(workers)
+        self.came: list[Arrival] = []
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        self.came.append(arrival)
+        return [] if self.version else self.timer(0, now_s)
+
+    def timer(self, token: int, now_s: float) -> list[ShardCommand]:
+        came, self.came = self.came, []
+        update = [self.apply(came)] if came else []
+        return [*update, *(Release(one.worker) for one in came), SetTimer(1.0, token + 1)]
+
+
+@dataclass(frozen=True)
+class _Alarmed(Policy):
+    def push_half(self, workers: Iterable[int]) -> PushHalf:
+        return _Alarm(workers)
+
+
+def test_a_timer_that_ran_out_after_the_end_runs_out_when_the_run_is_extended() -> None:
+    """A policy may go by nothing else: it would wait for ever."""
+    session = made(_Alarmed(), workers=1, updates=1)
+    push(session, 0)
+    assert session.done
+    ((token, _),) = session.timers
+    assert session.handle(Rang(token), 2.0) == []
+    assert session.handle(Extended(3), 9.0) == [TimerSet(1.0, token + 1)]
+    push(session, 0)
+    ((token, _),) = session.timers
+    assert any(isinstance(item, Applied) for item in session.handle(Rang(token), 10.0))

@@ -68,7 +68,7 @@ class SmallRun:
             for worker in range(setup.workers)
         }
         for shard in self.shards:
-            shard.call(OpenShard(), 0.0)
+            shard.call(OpenShard(setup.updates), 0.0)
         self.happened = 0
         """Events at shards."""
         self._look = look or (lambda run: None)

@@ -24,7 +24,7 @@ def test_a_new_process_tells_all_workers_as_soon_as_it_is_opened(tmp_path: Path)
     shard = ShardProcess(setup, disk, shard_origin(RecoveredRun(setup, disk), 1, epoch=2))
     for worker in range(3):
         assert shard.hear(Hello(worker, 0, -1), None, 0.0) == []
-    _, out = shard.call(OpenShard(), 0.0)
+    _, out = shard.call(OpenShard(setup.updates), 0.0)
     disk.close()
     told = {said.worker: said.releases[-1].version for said in out if isinstance(said, FromShard)}
     assert told == {0: 10, 1: 10, 2: 10}

@@ -20,15 +20,21 @@ from tardigrad.recording.cuts import (
 from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.epochs import (
     BEGIN,
+    EXTEND,
     FINISH,
     REPLACE,
     Deposed,
     Epochs,
+    Length,
     RunFinished,
+    finished_with,
+    length,
     newest_epoch,
 )
 from tardigrad.recording.record import begin_record, read_record, resume_record
 from tardigrad.recording.shard_logs import log_name, read_story
+
+LENGTH = Length(40, 40)
 
 
 @pytest.fixture
@@ -86,14 +92,15 @@ def test_files_that_are_not_whole_have_no_name(disk: FolderDisk, tmp_path: Path)
 
 
 def test_epochs_grow_and_say_whose_they_are(disk: FolderDisk) -> None:
-    mine = Epochs(disk, "driver A")
+    mine = Epochs(disk, "driver A", LENGTH)
     assert [mine.take(BEGIN), mine.take(REPLACE), mine.take(REPLACE)] == [1, 2, 3]
-    assert newest_epoch(disk) == (3, {"driver": "driver A", "purpose": REPLACE})
+    said = {"driver": "driver A", "purpose": REPLACE, "updates": 40, "first_updates": 40}
+    assert newest_epoch(disk) == (3, said)
     mine.check()
 
 
 def test_a_driver_that_begins_deposes_the_one_before(disk: FolderDisk) -> None:
-    first, second = Epochs(disk, "driver A"), Epochs(disk, "driver B")
+    first, second = Epochs(disk, "driver A", LENGTH), Epochs(disk, "driver B", LENGTH)
     first.take(BEGIN)
     assert second.take(BEGIN) == 2
     for refused in (first.check, lambda: first.take(REPLACE), lambda: first.take(FINISH)):
@@ -103,7 +110,7 @@ def test_a_driver_that_begins_deposes_the_one_before(disk: FolderDisk) -> None:
 
 
 def test_an_epoch_that_another_takes_meanwhile_is_not_taken_twice(tmp_path: Path) -> None:
-    other = Epochs(FolderDisk(tmp_path), "driver B")
+    other = Epochs(FolderDisk(tmp_path), "driver B", LENGTH)
 
     class Overtaken(FolderDisk):
         overtaken = False
@@ -114,17 +121,43 @@ def test_an_epoch_that_another_takes_meanwhile_is_not_taken_twice(tmp_path: Path
                 other.take(BEGIN)
             return super().create(name, data)
 
-    assert Epochs(Overtaken(tmp_path), "driver A").take(BEGIN) == 2
+    assert Epochs(Overtaken(tmp_path), "driver A", LENGTH).take(BEGIN) == 2
     with pytest.raises(Deposed):
         other.check()
 
 
 def test_nobody_begins_a_run_that_has_been_finished(disk: FolderDisk) -> None:
-    mine = Epochs(disk, "driver A")
+    mine = Epochs(disk, "driver A", LENGTH)
     mine.take(BEGIN)
     mine.take(FINISH)
     with pytest.raises(RunFinished):
-        Epochs(disk, "driver B").take(BEGIN)
+        Epochs(disk, "driver B", LENGTH).take(BEGIN)
+
+
+def test_who_extends_a_run_reopens_it_and_deposes_whoever_wants_fewer_updates(
+    disk: FolderDisk,
+) -> None:
+    short, long = Epochs(disk, "driver A", LENGTH), Epochs(disk, "driver B", Length(90, 40))
+    short.take(BEGIN)
+    with pytest.raises(Deposed, match=r"a run of 40 updates, this one is for 90"):
+        long.take(BEGIN)
+    short.take(FINISH)
+    assert length(disk, 7) == LENGTH
+    long.take(EXTEND)
+    assert finished_with(disk) is None
+    assert length(disk, 7) == Length(90, 40)
+    with pytest.raises(Deposed, match=r"\(driver B\) has made this a run of 90 updates"):
+        Epochs(disk, "driver C", LENGTH).take(BEGIN)
+    with pytest.raises(Deposed):
+        short.check()
+    assert Epochs(disk, "driver D", Length(90, 40)).take(BEGIN) == 4
+
+
+def test_a_run_whose_epochs_say_no_length_has_the_one_it_was_begun_with(disk: FolderDisk) -> None:
+    disk.create("epochs/00000001.json", b'{"driver": "old", "purpose": "finish"}')
+    assert length(disk, 40) == LENGTH
+    assert Epochs(disk, "driver A", Length(90, 40)).take(EXTEND) == 2
+    assert length(disk, 7) == Length(90, 40)
 
 
 # The logs of a shard's processes.

@@ -50,7 +50,7 @@ def test_numbers_that_do_not_fit_are_refused_by_name(
     disk, sharding = FolderDisk(tmp_path), Sharding.divide(TASK.layout, 2)
     setup = RunSetup(TASK, RULE, tg.Async(), sharding, workers=1, updates=10)
     shard = ShardProcess(setup, disk, shard_origin(RecoveredRun(setup, disk), 1, epoch=1))
-    shard.call(OpenShard(), 0.0)
+    shard.call(OpenShard(setup.updates), 0.0)
     header = PushHeader(0, 0, 0, 0, (0, 0), (1, 1), 0.0, 0.1, 0.5, True)
     message = FromWorker(0, 0, 0, 0, 0, 0, header)
     with pytest.raises(Refused, match=why):
@@ -161,13 +161,15 @@ def test_a_folder_in_use_and_a_folder_of_another_run(pool: ActorPool, tmp_path: 
         train(TASK, RULE, **options)
     record = read_record(tmp_path)
     assert record["finished"]
-    longer = options | {"updates": 20, "checkpoints": tg.Checkpoints(tmp_path, resume=True)}
-    with pytest.raises(ValueError, match=r"made one of 20. Use updates=10, .* its model: tg.Run"):
-        train(TASK, RULE, **longer)
+    again = options | {"checkpoints": tg.Checkpoints(tmp_path, resume=True)}
+    with pytest.raises(ValueError, match=r"has finished: .* unless it gets more updates than 10"):
+        train(TASK, RULE, **again)
+    with pytest.raises(ValueError, match="of 10 updates, which cannot be made one of 8: give more"):
+        train(TASK, RULE, **again | {"updates": 8})
     unfinished(tmp_path)
     other = rules.RULES["gap_aware"](lr=0.06)
     options |= {"updates": 20, "checkpoints": tg.Checkpoints(tmp_path, resume=True)}
-    with pytest.raises(ValueError, match=r"another spec.* updates, policy, rule differ"):
+    with pytest.raises(ValueError, match=r"another spec.* policy, rule differ"):
         train(TASK, other, tg.Sync(), **options)
 
 

@@ -72,7 +72,7 @@ class Shells:
 
     def begin(self) -> None:
         for shard in self.shards:
-            shard.call(OpenShard())
+            shard.call(OpenShard(UPDATES))
         for number, worker in enumerate(self.workers):
             start = WorkerStart(number, 0, 0, number, (0,) * SHARDS, (1,) * SHARDS)
             worker.call(BeginWork(start), self.places)

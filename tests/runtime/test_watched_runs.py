@@ -87,26 +87,34 @@ def test_virtual_time_and_accuracy_that_nobody_measures_are_refused() -> None:
         train(TASK, RULE, updates=10, stop=tg.Stop(accuracy=0.9))
 
 
-def test_the_folder_of_a_stopped_run_says_so_and_is_not_extended(
+def test_the_folder_of_a_stopped_run_says_so_and_goes_on_to_another_target(
     pool: ActorPool, tmp_path: Path
 ) -> None:
-    def spec(updates: int) -> Spec:
+    def spec(loss: float) -> Spec:
         return Spec(
-            updates=updates,
+            updates=MANY,
             task={"name": "logistic_regression"},
             rule={"name": "sgd", "lr": 0.05},
             cluster={"name": "gamma", "workers": 2},
             evaluate_every=20,
-            stop={"loss": 0.6},
+            stop={"loss": loss},
         )
 
     folder, said, seen = tmp_path / "run", list[str](), Seen()
-    done = run_on_ray(spec(MANY), folder, pool=pool, say=said.append, observers=[seen])
+    done = run_on_ray(spec(0.6), folder, pool=pool, say=said.append, observers=[seen])
     assert said[0] == "starting 3 processes on Ray"
     summary = RunFolder(folder).summary()
     assert (summary["ended_by"], summary["updates"]) == ("loss", done.schedule.updates)
     assert RunFolder(folder).metrics() == done.history.records
     assert json.loads((folder / "summary.json").read_text())["on"] == "ray"
     assert replay(folder).difference is None
-    with pytest.raises(ValueError, match=r"be made one of 200000. Use updates=\d+, .*module\(\)"):
-        run_on_ray(spec(2 * MANY), folder, resume=True)
+    further = run_on_ray(spec(0.5), folder, pool=pool, resume=True)
+    assert further.ended is not None
+    assert (further.ended.by, further.history.records[-1]["validation_loss"] <= 0.5) == (
+        "loss",
+        True,
+    )
+    assert further.schedule.updates > done.schedule.updates
+    before = len(done.history.records)
+    assert further.history.column("update")[:before] == done.history.column("update")
+    assert replay(folder).difference is None

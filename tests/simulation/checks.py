@@ -1,22 +1,32 @@
 """What must hold at a run's end, whatever has happened."""
 
+from collections.abc import Sequence
+
 import torch
 
 import tardigrad as tg
+from tardigrad.engine.exact import Exact
+from tardigrad.engine.job import Job
 from tardigrad.protocol.messages import Applied, Dropped
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.merge import merge, pushed
 from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.shard_logs import ShardStory, read_story
+from tardigrad.runtime.shard_process import FinalShard
+from tardigrad.scheduling import Schedule
 from tardigrad.scheduling.validate import validate
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.simulated_disk import ReadOnlyDisk
+from tests.simulation.simulated_driver import SimulatedDriver
 
 
-def check(cluster: SimulatedCluster) -> None:
-    """All updates made, nothing acknowledged lost, nothing twice, valid, and the same bits."""
-    setup = cluster.setup
-    driver = next(driver for driver in cluster.drivers if driver.finals is not None)
+def check(cluster: SimulatedCluster, ended: SimulatedDriver | None = None) -> None:
+    """All updates made, nothing acknowledged lost, nothing twice, valid, and the same bits.
+
+    ended: who had finished the run before it was extended.
+    """
+    setup, driver = cluster.setup, cluster.finished()
+    assert driver is not None
     assert driver.finals is not None
     stories = [read_story(driver.disk, shard) for shard in range(setup.shards)]
     for shard, story in enumerate(stories):
@@ -27,8 +37,26 @@ def check(cluster: SimulatedCluster) -> None:
     theta = torch.cat([final.theta for final in driver.finals])
     assert torch.equal(replayed.params, theta), "the replay has other bits"
     assert replayed.history.loss == losses, "the replay has other losses"
+    if ended is not None and ended.finals is not None:
+        _check_goes_on_from(cluster, schedule, ended.finals)
     if setup.snapshot_every:
         _check_snapshots(cluster, driver.disk)
+
+
+def _check_goes_on_from(
+    cluster: SimulatedCluster, schedule: Schedule, finals: Sequence[FinalShard]
+) -> None:
+    """Every shard has had the numbers that it had ended with."""
+    setup = cluster.setup
+    execution = Exact(Job(schedule, setup.task, setup.rule, setup.sharding))
+    had = [final.version == 0 for final in finals]
+    while execution.position < schedule.groups:
+        at = int(schedule.group_shard[execution.position])
+        execution.advance()
+        shard, final = execution.shards[at], finals[at]
+        if shard.version == final.version:
+            had[at] = torch.equal(shard.theta, final.theta)
+    assert all(had), f"shards {had} went on from other numbers than they had ended with"
 
 
 def _check_log(cluster: SimulatedCluster, shard: int, story: ShardStory) -> None:

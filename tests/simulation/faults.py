@@ -44,6 +44,7 @@ RARE = (
     "creates",
     "replaces",
     "finishes",
+    "extends",
     "does TakeEpoch",
     "does Recover",
     "does MakeShards",
@@ -126,9 +127,10 @@ class Faults:
     happened: Counter[str] = field(default_factory=Counter)
 
     def plan(self, fault: Fault) -> None:
-        self.cluster.moments.plan(
-            fault.moment, fault.nth, lambda process: self._strike(fault, process)
-        )
+        """Counted from now on."""
+        moments = self.cluster.moments
+        nth = moments.seen[fault.moment] + fault.nth
+        moments.plan(fault.moment, nth, lambda process: self._strike(fault, process))
 
     def _strike(self, fault: Fault, process: SimulatedProcess) -> None:
         if fault.delay_s:

@@ -6,8 +6,14 @@ from typing import Any
 from unittest.mock import patch
 
 from tardigrad.protocol import calls, coordinator, shard_session
-from tardigrad.protocol.admission import Admission
-from tardigrad.protocol.calls import CompleteRow, HoldReleases, ReplaceWorker, ShardCall
+from tardigrad.protocol.admission import Admission, Fences
+from tardigrad.protocol.calls import (
+    CompleteRow,
+    HoldReleases,
+    OpenShard,
+    ReplaceWorker,
+    ShardCall,
+)
 from tardigrad.protocol.channels import WorkerChannel
 from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import Completed, FromShard, FromWorker, PushHeader
@@ -17,6 +23,7 @@ from tardigrad.recording import merge, recovery, shard_logs
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.epochs import Epochs
 from tardigrad.recording.recovery import RecoveredRun
+from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import ShardStory, log_name
 from tardigrad.runtime.shard_process import LifeEnded, ShardProcess
 from tests.simulation.simulated_disk import ReadOnlyDisk
@@ -255,12 +262,23 @@ def _membership_stays_half_told() -> AbstractContextManager[Any]:
     return patch.object(RecoveredRun, "_complete_membership", lambda self: None)
 
 
+def _shard_1_is_not_extended() -> AbstractContextManager[Any]:
+    call = ShardProcess.call
+
+    def deaf(self: ShardProcess, what: ShardCall, now_s: float) -> tuple[Any, list[Any]]:
+        if isinstance(what, OpenShard) and self._session.shard == 1:
+            what = OpenShard(self._session.updates)
+        return call(self, what, now_s)
+
+    return patch.object(ShardProcess, "call", deaf)
+
+
 MUTATIONS: dict[str, Mutation] = {
     "record before output": _record_after_output,
     "duplicates by number": _duplicates_are_new,
     "duplicates by step, of completed rows": _rows_are_completed_twice,
     "epochs: views of fenced processes": lambda: patch.object(
-        ShardSession, "_counts", lambda self, push: True
+        Fences, "admit", lambda self, push: True
     ),
     "epochs: what a replaced process writes is void": _void_tails_count,
     "epochs: a driver that is deposed": lambda: patch.object(
@@ -293,6 +311,10 @@ MUTATIONS: dict[str, Mutation] = {
     "links: workers keep what they hold back": lambda: patch.object(
         WorkerGate, "unsent", lambda self: set()
     ),
+    "extending: logs decide by the number they began with": lambda: patch.object(
+        RunSetup, "begun_with", property(lambda self: self.updates)
+    ),
+    "extending: every shard is told": _shard_1_is_not_extended,
     "deaths are counted": lambda: patch.object(
         coordinator.Coordinator, "_tell_deaths", lambda self: iter(())
     ),

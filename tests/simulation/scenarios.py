@@ -83,6 +83,12 @@ class Scenario:
     faults: list[Fault] = field(default_factory=list)
     changes: list[MembershipChange] = field(default_factory=list)
     link: str = "full"
+    ends_early_at: int | None = None
+    """The version at which whoever started it has seen enough."""
+    more_updates: int = 0
+    """By how many the finished run is then made longer,"""
+    later_faults: list[Fault] = field(default_factory=list)
+    """and what goes wrong from then on."""
 
 
 @dataclass
@@ -132,7 +138,20 @@ def draw(seed: int) -> Scenario:
         faults=draw_faults(r, updates, workers, shards),
         changes=_draw_changes(r, updates, workers),
     )
-    return scenario if r.random() < 0.75 else with_link(scenario, r.choice(list(LINKS)))
+    if r.random() >= 0.75:
+        scenario = with_link(scenario, r.choice(list(LINKS)))
+    return extended(scenario, r) if r.random() < 0.25 else scenario
+
+
+def extended(scenario: Scenario, r: random.Random) -> Scenario:
+    """The same, made longer when it has finished, or when it was ended before."""
+    more = r.randint(1, 20)
+    return replace(
+        scenario,
+        ends_early_at=r.randint(1, scenario.updates) if r.random() < 0.3 else None,
+        more_updates=more,
+        later_faults=draw_faults(r, more, scenario.workers, scenario.shards),
+    )
 
 
 def with_link(scenario: Scenario, name: str) -> Scenario:
@@ -206,11 +225,11 @@ def make_cluster(scenario: Scenario) -> SimulatedCluster:
     return SimulatedCluster(setup, time, network, disk, scenario.hosts, scenario.mean_step_s)
 
 
-def make_coordinator(scenario: Scenario) -> Coordinator:
+def make_coordinator(scenario: Scenario, updates: int) -> Coordinator:
     return Coordinator(
         scenario.shards,
         scenario.workers,
-        scenario.updates,
+        updates,
         scenario.cut_every,
         scenario.changes,
         keeps_unsent=True,
@@ -220,13 +239,23 @@ def make_coordinator(scenario: Scenario) -> Coordinator:
 def run(scenario: Scenario) -> Outcome:
     """What came of it."""
     cluster = make_cluster(scenario)
-    faults = Faults(cluster, lambda: make_coordinator(scenario))
+    faults = Faults(cluster, lambda: make_coordinator(scenario, cluster.setup.updates))
     for fault in scenario.faults:
         faults.plan(fault)
     outcome = Outcome(scenario, cluster, happened=faults.happened)
     try:
+        if scenario.ends_early_at is not None:
+            nth = scenario.ends_early_at + 1
+            cluster.moments.plan("version", nth, lambda process: cluster.end_early())
         live(cluster, faults.make)
-        check(cluster)
+        ended = None
+        if scenario.more_updates:
+            ended = cluster.finished()
+            cluster.extend(scenario.updates + scenario.more_updates)
+            for fault in scenario.later_faults:
+                faults.plan(fault)
+            live(cluster, faults.make)
+        check(cluster, ended)
     except Exception as error:
         outcome.error = f"{type(error).__name__}: {error}"
         outcome.trace = "".join(traceback.format_exception(error)[-6:])
@@ -243,4 +272,5 @@ def live(cluster: SimulatedCluster, make: Callable[[], Coordinator]) -> None:
         cluster.time.after(cluster.time.random.uniform(1.0, 60.0), user)
 
     user()
-    cluster.time.run(lambda: any(d.finals is not None for d in cluster.drivers), LIMIT_S)
+    limit_s = cluster.time.now_s + LIMIT_S
+    cluster.time.run(lambda: cluster.finished() is not None, limit_s)

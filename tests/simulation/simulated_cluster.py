@@ -6,7 +6,7 @@ shells around them are made here: they carry messages, and do nothing else.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -81,6 +81,8 @@ class SimulatedCluster:
     """θ of each version that was handed out to be evaluated, as often as it was;"""
     shown_last: dict[int, torch.Tensor] = field(default_factory=dict)
     """and the last time by a driver that was not deposed."""
+    ends_early: bool = False
+    """Whether whoever started the run has seen enough of it."""
     power_lost: bool = False
     """Whether records that were not synced were lost with a host."""
 
@@ -101,7 +103,30 @@ class SimulatedCluster:
         self.drivers.append(driver)
         self.time.tell(f"{driver.name} begins")
         driver.begin(make())
+        driver.coordinator.ends_early = self.ends_early
         return driver
+
+    def end_early(self) -> None:
+        self.time.tell("the run is to end now")
+        self.ends_early = True
+        for driver in self.drivers:
+            driver.coordinator.ends_early = True
+
+    def finished(self) -> SimulatedDriver | None:
+        """Who has finished the run, as long as it is to be now."""
+        updates = self.setup.updates
+        return next(
+            (d for d in self.drivers if d.finals is not None and d.setup.updates == updates), None
+        )
+
+    def extend(self, updates: int) -> None:
+        """Whoever started the run wants it longer. The process that has finished it is over."""
+        self.time.tell(f"the run is to have {updates} updates")
+        self.setup = replace(self.setup, updates=updates, first_updates=self.setup.begun_with)
+        self.ends_early = False
+        for driver in self.drivers:
+            if driver.finals is not None:
+                driver.kill("it has done its work")
 
     def promise(self, shard: SimulatedShard, message: FromShard) -> None:
         """What a driver that was deposed has, or a process that was given up, is no promise."""

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,15 @@ from tardigrad.protocol.calls import (
 from tardigrad.protocol.coordinator import Coordinator
 from tardigrad.protocol.run_processes import RunFailed
 from tardigrad.recording.cuts import finish_cut, next_cut
-from tardigrad.recording.epochs import FINISH, Deposed, Epochs, RunFinished
+from tardigrad.recording.epochs import (
+    EXTEND,
+    FINISH,
+    Deposed,
+    Epochs,
+    Length,
+    RunFinished,
+    length,
+)
 from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.runtime.shard_process import LifeEnded, ShardProcess, shard_origin
 from tests.simulation.simulated_disk import SlowlyRead
@@ -54,13 +63,28 @@ class SimulatedDriver(SimulatedProcess):
         self.coordinator = coordinator
         self.shards: dict[int, SimulatedShard] = {}
         self.workers: dict[int, SimulatedWorker] = {}
-        self.epochs = Epochs(self.disk, self.name)
+        before = length(self.disk, self.cluster.setup.begun_with)
+        self.setup = replace(
+            self.cluster.setup, updates=coordinator.updates, first_updates=before.first
+        )
+        self.epochs = Epochs(self.disk, self.name, Length(coordinator.updates, before.first))
+        self._extends = coordinator.updates > before.updates
         self._died: list[SimulatedProcess] = []
         self._waiting: Callable[[], None] | None = None
         self._asked: list[tuple[SimulatedProcess, Callable[[], None]]] = []
         """Whom it waits for an answer of, and what follows if they have died."""
         self._steps = coordinator.run()
-        self.at(0.0, lambda: self._resume(None))
+        self.at(0.0, self._begin)
+
+    def _begin(self) -> None:
+        try:
+            if self._extends:
+                self.tell_moment("extends")
+                self.epochs.take(EXTEND)
+        except ENDS as error:
+            self._fail(error)
+        else:
+            self._resume(None)
 
     def died(self) -> None:
         """Its processes go with it, some a little later."""
@@ -167,7 +191,7 @@ class SimulatedDriver(SimulatedProcess):
             self.at(READ_S, lambda: self._recover(reading, shard + 1))
             return
         try:
-            recovered = RecoveredRun(self.cluster.setup, reading)
+            recovered = RecoveredRun(self.setup, reading)
             self.epochs.check()
         except ENDS as error:
             self._fail(error)
@@ -270,7 +294,7 @@ class SimulatedDriver(SimulatedProcess):
             self.cluster.processes.append(made)
             try:
                 origin = shard_origin(recovered, shard, epoch)
-                made.begin(shard, ShardProcess(self.cluster.setup, made.disk, origin, held))
+                made.begin(shard, ShardProcess(self.setup, made.disk, origin, held))
                 made.tell_moment("is made")
             except LifeEnded as error:
                 made.kill(str(error))

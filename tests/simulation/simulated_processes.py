@@ -211,7 +211,8 @@ class SimulatedWorker(SimulatedProcess):
                 answer(self.process.unsent())
 
     def _begin_work(self, call: BeginWork) -> None:
-        self.process = WorkerProcess(self.cluster.setup, call.start, _copy)
+        assert self.owner is not None
+        self.process = WorkerProcess(self.owner.setup, call.start, _copy)
         self._carry_out(self.process.session.begin(self.now_s))
         for shard in range(self.cluster.setup.shards):
             self._say_again(shard)

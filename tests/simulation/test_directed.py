@@ -27,7 +27,7 @@ def run_with(
     scenario: Scenario, prepare: Callable[[SimulatedCluster, Faults], None]
 ) -> SimulatedCluster:
     cluster = make_cluster(scenario)
-    faults = Faults(cluster, lambda: make_coordinator(scenario))
+    faults = Faults(cluster, lambda: make_coordinator(scenario, scenario.updates))
     prepare(cluster, faults)
     live(cluster, faults.make)
     check(cluster)

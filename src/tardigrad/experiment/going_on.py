@@ -6,28 +6,20 @@ from typing import Any
 from tardigrad.core.checks import require
 from tardigrad.experiment.spec import Spec, Table, differences, with_new_keys
 from tardigrad.recording.folder import RunFolder
-from tardigrad.recording.record import not_longer
 
 FREE = ("updates", "stop", "log", "ray", "sync_log")
 """What may be decided anew: it changes nothing in what has been computed."""
 SHARES = (("evaluate_every", 20), ("checkpoint_every", 10))
 
 
-def continued(spec: Spec, folder: RunFolder, longer: bool = True) -> Spec:
+def continued(spec: Spec, folder: RunFolder) -> Spec:
     """The spec to go on with in the folder; refused where it is of another run.
 
-    longer: whether it may have more updates. How often it is evaluated and saved stays, where
-    neither says it.
+    How often it is evaluated and saved stays, where neither says it.
     """
     require(not folder.outcomes(), f"{folder.path} holds a comparison, which cannot be resumed")
     recorded = with_new_keys(folder.spec())
     before = recorded["updates"]
-    require(
-        longer or spec.updates == before,
-        f"{folder.path} holds {not_longer(before, spec.updates)} updates={before}, start another "
-        f"(updates={spec.updates} --out DIR), or go on from its model in Python: "
-        f"tg.Run.load({str(folder.path)!r}).module()",
-    )
     require(
         spec.updates >= before,
         f"{folder.path} holds a run of {before} updates, which cannot be made one of "

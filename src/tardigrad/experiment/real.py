@@ -47,7 +47,7 @@ def run_on_ray(
     path = Path(path)
     going_on = resume and path.exists()
     if going_on:
-        spec = continued(spec, RunFolder.open(path), longer=False)
+        spec = continued(spec, RunFolder.open(path))
     else:
         check_free(path, resumes=True)
     cluster, task, stop = spec.make_cluster(), spec.make_task(), spec.make_stop()

@@ -63,7 +63,9 @@ class ReinstateShard(NamedTuple):
 
 
 class OpenShard(NamedTuple):
-    """All know of this process: from now on it hears workers."""
+    """All know of this process: from now on it hears workers, until it has made so many updates."""
+
+    updates: int
 
 
 class HoldReleases(NamedTuple):

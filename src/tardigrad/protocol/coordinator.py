@@ -155,7 +155,7 @@ class Coordinator(Replacing):
         """Before the updates are made: let workers start nothing, until all they said has arrived.
 
         Shards are opened first: an earlier try may have closed some before another died."""
-        yield from self._tell_shards(lambda s: [OpenShard()])
+        yield from self._tell_shards(lambda s: [OpenShard(self.updates)])
         yield from self._ask([(who, HoldSteps(True)) for who in self._at_work()])
         yield from self._until_quiet()
 

@@ -22,6 +22,7 @@ from tardigrad.protocol.messages import (
     Decision,
     Dropped,
     Event,
+    Extended,
     Fenced,
     FromWorker,
     Joined,
@@ -47,6 +48,7 @@ _EVENTS: dict[str, type[Any]] = {
     "replaced": Replaced,
     "fenced": Fenced,
     "reinstated": Reinstated,
+    "extended": Extended,
 }
 _HEADERS: dict[str, type[Any]] = {"completed": Completed}
 _BODIES: dict[str, type[Any]] = {

@@ -11,6 +11,9 @@ NO_ROW = -1
 NOT_FINITE = "not finite"
 """Why a gradient is dropped that its worker has not sent, because it was NaN or infinite."""
 
+AFTER_END = "after the end"
+"""Why a gradient is dropped that came to a shard after its last update, where the run went on."""
+
 
 class PushHeader(NamedTuple):
     """The header of a gradient. It always travels, with or without numbers behind it."""
@@ -190,6 +193,12 @@ class Reinstated(NamedTuple):
     alone may be newer: a release can be lost with a log's end, and what it released be there."""
 
 
-Event = Came | Rang | Joined | Left | Replaced | Completed | Fenced | Reinstated
+class Extended(NamedTuple):
+    """The run is to have so many updates in all, more than it was begun with."""
+
+    updates: int
+
+
+Event = Came | Rang | Joined | Left | Replaced | Completed | Fenced | Reinstated | Extended
 
 MEMBERSHIP = (Joined, Left)

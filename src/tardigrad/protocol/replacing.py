@@ -134,7 +134,7 @@ class Replacing(RunProcesses):
         ends = {}
         for worker in members if recovered.begun else ():
             ends[worker] = yield from self._announce(worker)
-        yield from self._tell_shards(lambda s: [OpenShard()])
+        yield from self._tell_shards(lambda s: [OpenShard(self.updates)])
         yield from self._all(MakeWorkers(members, self.patience.replace_s))
         heard, epochs = (0,) * self.shards, (epoch,) * self.shards
         for worker in members:
@@ -224,7 +224,7 @@ class Replacing(RunProcesses):
         yield from self._tell_shards(lambda s: calls)
         for shard in dead:
             yield from self._introduce(shard, recovered.sessions[shard].beginning(epochs[shard]))
-        yield from self._tell_shards(lambda s: [OpenShard()], dead)
+        yield from self._tell_shards(lambda s: [OpenShard(self.updates)], dead)
         for shard in dead:
             self._no_longer_dead(Process("shard", shard))
             self.recoveries.append(f"shard {shard}")

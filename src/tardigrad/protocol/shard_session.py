@@ -22,6 +22,7 @@ from tardigrad.protocol.admission import Admission, Fences, Refused
 from tardigrad.protocol.channels import ChannelEnd, ShardBeginning, WorkerChannel
 from tardigrad.protocol.gates import ShardGate
 from tardigrad.protocol.messages import (
+    AFTER_END,
     NO_ROW,
     NOT_FINITE,
     Applied,
@@ -31,6 +32,7 @@ from tardigrad.protocol.messages import (
     Decision,
     Dropped,
     Event,
+    Extended,
     Fenced,
     FromShard,
     FromWorker,
@@ -78,6 +80,10 @@ class ShardSession:
         """Workers that begin at version 0, without a release."""
         self.timers: list[tuple[int, float]] = []
         """(token, due at) of every timer that has not run out."""
+        self._late_rows: list[int] = []
+        """Gradients that came after the last update,"""
+        self._late_timers: list[int] = []
+        """and timers that ran out: a run that is extended goes on from there."""
         self.channels: dict[int, WorkerChannel] = {}
         self.lives: dict[int, int] = {}
         """Of every worker that ever was."""
@@ -166,7 +172,9 @@ class ShardSession:
                 self._came(message, now_s)
             case Rang(token):
                 self.timers.remove(next(timer for timer in self.timers if timer[0] == token))
-                if not self.done:
+                if self.done:
+                    self._late_timers.append(token)
+                else:
                     self.control.timer(token, now_s)
             case Joined(worker, life):
                 self._welcome(worker, life)
@@ -193,7 +201,18 @@ class ShardSession:
                 self._fences.fence(shard, epoch)
             case Reinstated():
                 self._fences.reinstate(event)
+            case Extended(updates):
+                self._extended(updates, now_s)
         return decided
+
+    def _extended(self, updates: int, now_s: float) -> None:
+        """Go on from the last update. What was pushed since has been answered, so that other shards
+        came as far; here it is dropped."""
+        self.control.updates = updates
+        self._decided += [Dropped(row, AFTER_END) for row in self._late_rows]
+        rang, self._late_rows, self._late_timers = self._late_timers, [], []
+        for token in rang:
+            self.control.timer(token, now_s)
 
     def _read_by_the_dead(self, header: PushHeader, channel: WorkerChannel) -> None:
         """What a dead worker's gradient was computed at, its next life need not hear."""
@@ -251,6 +270,8 @@ class ShardSession:
         arrival = Arrival(push.row, push.worker, push.step, push.stamp, push.read[self.shard])
         applied = push if self.gate is None else self.gate.arrive(push)
         if self.done or applied is None:
+            if self.done and push.crosses:
+                self._late_rows.append(push.row)
             self.control.header(arrival, now_s)
             return
         # The header is this round's; what is applied, and how late it is, may be an older one's.

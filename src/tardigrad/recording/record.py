@@ -3,10 +3,12 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tardigrad.core.checks import require
 from tardigrad.engine.result_files import RECORD
+from tardigrad.recording.disk import FolderDisk
+from tardigrad.recording.epochs import Length, finished_with, length
 from tardigrad.recording.facts import check_facts
 
 FORMAT = "tardigrad-ray-2"
@@ -23,22 +25,42 @@ def begin_record(folder: Path, plain: dict[str, Any], began_s: float) -> None:
     write_record(folder, {**plain, "began_s": began_s, "finished": False})
 
 
-def resume_record(folder: Path, plain: dict[str, Any]) -> float:
-    """Check that the folder's run is the one to go on with; its time 0."""
+class GoingOn(NamedTuple):
+    """How a folder's run is gone on with."""
+
+    began_s: float
+    """Its time 0."""
+    length: Length
+    """As it is to be."""
+    extends: bool
+    """Whether it becomes longer, or goes on although a stop has ended it."""
+
+
+def resume_record(folder: Path, plain: dict[str, Any]) -> GoingOn:
+    """Check that the folder's run is the one to go on with. It may be given more updates."""
     recorded = read_record(folder)
-    given = json.loads(json.dumps(plain))
-    different = [n for n in plain if n != "facts" and recorded.get(n) != given[n]]
-    before, asked = recorded.get("updates"), given.get("updates")
-    require(
-        different != ["updates"],
-        f"{folder} holds {not_longer(before, asked)} updates={before}, start another in a new "
-        f"folder, or go on from its model: tg.Run.load({str(folder)!r}, task).module()",
-    )
-    require(not recorded["finished"], f"the run in {folder} has finished: there is nothing to do")
     require(
         recorded["format"] == FORMAT,
         f"the run in {folder} was begun by tardigrad 0.1, whose logs this version cannot go on "
         "with: finish it with 0.1, or start again in a new folder",
+    )
+    given = json.loads(json.dumps(plain))
+    free = ("facts", "updates")
+    different = [n for n in plain if n not in free and recorded.get(n) != given[n]]
+    # An epoch that extends a run is taken before its record is written.
+    disk, asked = FolderDisk(folder), given["updates"]
+    before, first = length(disk, recorded["updates"])
+    over = recorded["finished"] and finished_with(disk) is not None
+    stopped = recorded.get("ended_by", "updates") != "updates"
+    require(
+        not over or stopped or asked != before,
+        f"the run in {folder} has finished: there is nothing to do, unless it gets more updates "
+        f"than {before}",
+    )
+    require(
+        asked >= before,
+        f"{folder} holds a run of {before} updates, which cannot be made one of {asked}: give "
+        "more to extend it, or start another in a new folder",
     )
     require(
         not different,
@@ -50,16 +72,7 @@ def resume_record(folder: Path, plain: dict[str, Any]) -> float:
         given["facts"],
         "Go on with it where these are the same, or start in a new folder",
     )
-    return float(recorded["began_s"])
-
-
-def not_longer(before: int | None, asked: int | None) -> str:
-    """Why a run on Ray keeps its updates: its logs hold what shards decided at the end, such as
-    not to apply what still came, and a longer run would have decided otherwise."""
-    return (
-        f"a run on Ray of {before} updates, whose shards decided by that number when to end: it "
-        f"cannot be made one of {asked}. Use"
-    )
+    return GoingOn(float(recorded["began_s"]), Length(asked, first), over or asked > before)
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class ShardReplica:
             shard,
             sharding.shards,
             range(setup.workers),
-            setup.updates,
+            setup.begun_with,
             setup.shard_gate(shard),
         )
         self._tells_deviation = setup.link.reads_deviation
@@ -93,7 +93,7 @@ class ShardReplica:
 
     def arrive(self, push: PushHeader, grad: Tensor | None, buffers: Buffers) -> None:
         """Numbers behind a push; the event follows."""
-        if grad is None or self.session.done:
+        if grad is None:
             self.consumed.append(push.row)
         else:
             view = self.sent[push.read[self.session.shard]]

@@ -32,6 +32,13 @@ class RunSetup:
     link: Link = field(default_factory=Full)
     seed: int = 0
     work: AnyWork = field(default_factory=OneGradient)
+    first_updates: int | None = None
+    """Of a run that has been extended, how many it was begun with: its logs decide by that number
+    until they say another."""
+
+    @property
+    def begun_with(self) -> int:
+        return self.updates if self.first_updates is None else self.first_updates
 
     @property
     def shards(self) -> int:

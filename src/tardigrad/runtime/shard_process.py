@@ -35,6 +35,7 @@ from tardigrad.protocol.messages import (
     Decision,
     Dropped,
     Event,
+    Extended,
     Fenced,
     FromShard,
     FromWorker,
@@ -220,11 +221,8 @@ class ShardProcess:
                 self._handle_for_good(Fenced(shard, epoch), now_s)
             case ReinstateShard():
                 self._handle_for_good(Reinstated(*call), now_s)
-            case OpenShard():
-                self._open, rung, self._rung = True, self._rung, []
-                rang = [out for token in rung for out in self._handle(Rang(token), now_s)]
-                # Workers have come in before it was open, and their questions were not heard.
-                return None, [*rang, *(self._answer(w) for w in session.channels)]
+            case OpenShard(updates):
+                return None, self._open_up(updates, now_s)
             case HoldReleases(held):
                 self._held = held
                 return None, [] if held else [self._answer(w) for w in session.channels]
@@ -241,6 +239,18 @@ class ShardProcess:
             case AskShard():
                 return self._status(), []
         return None, []
+
+    def _open_up(self, updates: int, now_s: float) -> list[ShardOut]:
+        """Workers begin only when every shard is open, so nothing that follows from more updates
+        can reach a shard that has not logged them."""
+        out: list[ShardOut] = []
+        if updates > self._session.updates:
+            out += self._handle_for_good(Extended(updates), now_s)
+        self._open, rung, self._rung = True, self._rung, []
+        for token in rung:
+            out += self._handle(Rang(token), now_s)
+        # Workers have come in before it was open, and their questions were not heard.
+        return [*out, *(self._answer(worker) for worker in self._session.channels)]
 
     def _save(self, number: int) -> CutPlace:
         self._sync(self._log)

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from tardigrad.engine.drive import check_splits, how_it_failed
 from tardigrad.engine.execute import ShardBy, check_work, divide, work_of
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.observer import Observer, Observers
-from tardigrad.engine.result_files import MetricsFile, save_result, write_summary
+from tardigrad.engine.result_files import SUMMARY, MetricsFile, save_result, write_summary
 from tardigrad.engine.resume import CHECKPOINT
 from tardigrad.engine.run import Provenance, Say
 from tardigrad.engine.stop import Stop
@@ -34,10 +34,16 @@ from tardigrad.links import Full, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.protocol.coordinator import Coordinator
 from tardigrad.recording.disk import LATE, FolderDisk, file_system
-from tardigrad.recording.epochs import FINISH, Epochs, finished_with
+from tardigrad.recording.epochs import EXTEND, FINISH, Epochs, Length, finished_with
 from tardigrad.recording.facts import facts_of, policy_facts
 from tardigrad.recording.merge import merge
-from tardigrad.recording.record import FORMAT, begin_record, resume_record, write_record
+from tardigrad.recording.record import (
+    FORMAT,
+    GoingOn,
+    begin_record,
+    resume_record,
+    write_record,
+)
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import ShardStory, read_story
 from tardigrad.rules import Rule
@@ -170,12 +176,15 @@ def train(
     }
     if not isinstance(work, OneGradient):  # older records do not say it
         plain["work"] = repr(work)
+    going_on = GoingOn(0.0, Length(updates, updates), False)
     if resume:
         resume_record(Path(str(folder)), plain)  # refused before anything is written
     with _folder(folder) as place, _early_end_kept(folder):
         check_seen_by_others(place, processes.sync_log)
         if resume:
-            began_s = resume_record(place, plain)
+            going_on = resume_record(place, plain)
+            began_s = going_on.began_s
+            run = replace(run, first_updates=going_on.length.first)
         else:
             began_s = time.time()
             require(
@@ -199,6 +208,9 @@ def train(
         )
         looking = Observers(observers if folder is None else [MetricsFile(place), *observers])
         onlooker = Onlooker(coordinator, evaluator, evaluation, stop, looking, watch, say, began_s)
+        epochs = Epochs(disk, f"process {os.getpid()} on {socket.gethostname()}", going_on.length)
+        if going_on.extends:
+            _extend(place, disk, epochs, {**plain, "began_s": began_s, "finished": False})
         finished = finished_with(disk)
         logs: dict[int, int] = {}
         if finished is not None:  # by a driver that did not live to write the record
@@ -213,7 +225,6 @@ def train(
                 None if impose is None else SeveralSteps.of(impose, work.batches).realise(seed),
                 tuple(scenario.faults),
             )
-            epochs = Epochs(disk, f"process {os.getpid()} on {socket.gethostname()}")
             onlooker.begin(about or {n: plain[n] for n in ("policy", "link", "rule", "seed")})
             onlooker.tell(f"starting {workers + shards} processes on Ray")
             with (
@@ -268,6 +279,22 @@ def train(
             save_result(place, done, time.time() - began_s, imposed=impose is not None)
         looking.ended(final.ended)
         return done
+
+
+def _extend(place: Path, disk: FolderDisk, epochs: Epochs, record: dict[str, Any]) -> None:
+    """Let a run go on behind its end. From the first step on it is a run that has not finished,
+    whatever else its files say."""
+    finished = finished_with(disk)
+    if finished is not None:
+        wrong = not_finite(FinalRun.load(place, finished, record["updates"]).theta)
+        require(
+            wrong is None,
+            f"the run in {place} has diverged (a parameter is {wrong}): there is nothing to go on "
+            "from; start another in a new folder",
+        )
+    epochs.take(EXTEND)
+    write_record(place, record)
+    (place / SUMMARY).unlink(missing_ok=True)
 
 
 @contextmanager
