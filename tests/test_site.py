@@ -34,7 +34,8 @@ def test_every_rule_and_policy_is_told_of() -> None:
 @pytest.mark.stress
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs is not here: make site installs it")
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"]
+    folder = str(tmp_path / "site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     for page in (tmp_path / "site").rglob("*.html"):
