@@ -12,6 +12,7 @@ from tardigrad.policies.machine import (
     ShardCommand,
     Start,
     WorkerCommand,
+    release,
 )
 
 
@@ -52,9 +53,11 @@ class _AsyncHalf(PushHalf):
         self.wait = wait
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        if self.wait:
-            return [self.apply([arrival]), *self.answer(arrival)]
-        return [*self.answer(arrival), self.apply([arrival])]
+        update = self.apply_one(arrival)
+        if not self.present(arrival):
+            return [update]
+        answer = release(arrival.worker)
+        return [update, answer] if self.wait else [answer, update]
 
 
 class _PullLater(PullAll):
@@ -65,5 +68,5 @@ class _PullLater(PullAll):
     def go_on(self, now_s: float) -> list[WorkerCommand]:
         if not self._awaited:
             return []  # every answer has come, and it has started
-        self._awaited = set()
-        return [Start(max(self.have))]
+        self._awaited = 0
+        return [Start(self._newest)]

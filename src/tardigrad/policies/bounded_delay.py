@@ -42,4 +42,4 @@ class _BoundedDelayHalf(PushHalf):
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         if self.version - arrival.read > self.max_delay:
             return [Drop(arrival.row, "delay over bound"), *self.answer(arrival)]
-        return [self.apply([arrival]), *self.answer(arrival)]
+        return [self.apply_one(arrival), *self.answer(arrival)]

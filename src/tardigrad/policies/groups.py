@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterable
 
-from tardigrad.policies.machine import Arrival, Drop, PushHalf, Release, ShardCommand
+from tardigrad.policies.machine import Arrival, Drop, PushHalf, ShardCommand, release
 
 EARLIER_STAY = "earlier stay"
 """Computed before its worker left, and followed in the same group by what it computed since."""
@@ -27,6 +27,10 @@ class GroupHalf(PushHalf):
         """There may be enough now: apply, or go on waiting."""
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        return self.gather(arrival, now_s)
+
+    def gather(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        """This one too, and see whether there are enough."""
         dropped: list[ShardCommand] = []
         if arrival.worker in self.stays:  # it has come back before
             mine = [a for a in self.pending if a.worker == arrival.worker]
@@ -38,7 +42,8 @@ class GroupHalf(PushHalf):
         self.pending.append(arrival)
         if self.present(arrival):
             self.waiting.append(arrival.worker)
-        return [*dropped, *self.review(now_s)]
+        commands = self.review(now_s)
+        return [*dropped, *commands] if dropped else commands
 
     def left(self, worker: int, now_s: float) -> list[ShardCommand]:
         self.waiting = [w for w in self.waiting if w != worker]
@@ -48,7 +53,7 @@ class GroupHalf(PushHalf):
         """Apply the group and answer, in worker order, everybody who waits for it."""
         group, waiting = self.pending, sorted(self.waiting)
         self.pending, self.waiting = [], []
-        return [self.apply(group, scale), *map(Release, waiting)]
+        return [self.apply(group, scale), *map(release, waiting)]
 
 
 class RoundHalf(GroupHalf):
@@ -73,9 +78,9 @@ class RoundHalf(GroupHalf):
         worker, stamp = arrival.worker, arrival.stamp
         if stamp < self.version:
             return self.refuse(arrival)
-        if self.present(arrival):
-            self._settle(worker, stamp)
-        return super().pushed(arrival, now_s)
+        if self.present(arrival) and self.answered.get(worker, -1) < stamp:
+            self.answered[worker] = stamp
+        return self.gather(arrival, now_s)
 
     def requested(self, worker: int, at_least: int, now_s: float) -> list[ShardCommand]:
         self._settle(worker, at_least - 1)
@@ -97,7 +102,7 @@ class RoundHalf(GroupHalf):
     @property
     def exhausted(self) -> bool:
         """Whether there are gradients of this round and no more can come."""
-        return bool(self.pending and self.members) and len(self.answered) == len(self.members)
+        return len(self.answered) == len(self.members) and bool(self.pending and self.members)
 
     def _settle(self, worker: int, stamp: int) -> None:
         """Nothing stamped up to here will come from this worker any more."""
@@ -114,6 +119,6 @@ class QuotaHalf(RoundHalf):
         self.spare = spare
 
     def review(self, now_s: float) -> list[ShardCommand]:
-        quota = max(1, len(self.members) - self.spare)
-        enough = len(self.waiting) >= quota and len(set(self.waiting)) >= quota
+        quota, waiting = len(self.members) - self.spare, self.waiting
+        enough = len(waiting) >= quota and waiting and len(set(waiting)) >= quota
         return self.close() if enough or self.exhausted else []

@@ -18,6 +18,7 @@ worker that stays is answered by exactly one `Release`, except under `Partial`, 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 
 # Each gradient makes several of these: with slots they take half the time of a named tuple.
@@ -52,11 +53,15 @@ class Drop:
     reason: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Release:
     """Send this worker the shard's current version."""
 
     worker: int
+
+
+release = cache(Release)
+"""The one of this worker: every gradient needs one, and they are all alike."""
 
 
 @dataclass(slots=True)
@@ -96,34 +101,35 @@ class PushHalf(ABC):
         self.stays: dict[int, int] = {}
         """The stay of each worker that has come back."""
         self.version = 0
-        self._requests: dict[int, int] = {}
+        self.requests: dict[int, int] = {}
+        """The version that each worker has asked for and not got yet."""
 
     def on_push(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         commands = self.pushed(arrival, now_s)
-        return self._answered(commands) if self._requests else commands
+        return self._answered(commands) if self.requests else commands
 
     def on_header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         """A push whose gradient a link held back, to come averaged into the worker's next one; or
         any push after the shard's last version, answered so that other shards can come as far."""
         commands = self.header(arrival, now_s)
-        return self._answered(commands) if self._requests else commands
+        return self._answered(commands) if self.requests else commands
 
     def on_timer(self, token: int, now_s: float) -> list[ShardCommand]:
         return self._answered(self.timer(token, now_s))
 
     def on_request(self, worker: int, at_least: int, now_s: float) -> list[ShardCommand]:
-        self._requests[worker] = at_least
+        self.requests[worker] = at_least
         return self._answered(self.requested(worker, at_least, now_s))
 
     def on_join(self, worker: int, now_s: float, stay: int = 0) -> list[ShardCommand]:
         self.members.add(worker)
         if stay:
             self.stays[worker] = stay
-        return self._answered([Release(worker), *self.joined(worker, now_s)])
+        return self._answered([release(worker), *self.joined(worker, now_s)])
 
     def on_leave(self, worker: int, now_s: float) -> list[ShardCommand]:
         self.members.discard(worker)
-        self._requests.pop(worker, None)
+        self.requests.pop(worker, None)
         return self._answered(self.left(worker, now_s))
 
     @abstractmethod
@@ -154,11 +160,18 @@ class PushHalf(ABC):
     def present(self, arrival: Arrival) -> bool:
         """Whether its worker has not left since it pushed this."""
         worker = arrival.worker
+        if not self.stays:
+            return worker in self.members
         return worker in self.members and self.stays.get(worker, 0) == arrival.stay
 
     def answer(self, arrival: Arrival) -> list[ShardCommand]:
         """The version to who pushed this, if it is still there."""
-        return [Release(arrival.worker)] if self.present(arrival) else []
+        return [release(arrival.worker)] if self.present(arrival) else []
+
+    def apply_one(self, arrival: Arrival) -> Apply:
+        """Advance the version by an update of this gradient alone."""
+        self.version += 1
+        return Apply((arrival.row,))
 
     def apply(self, arrivals: Sequence[Arrival], scale: float = 1.0) -> Apply:
         """Advance the version by one update of these arrivals, in worker order.
@@ -166,16 +179,14 @@ class PushHalf(ABC):
         Worker order makes the result independent of the order of arrival within a group.
         """
         self.version += 1
-        if len(arrivals) == 1:
-            return Apply((arrivals[0].row,), scale)
         return Apply(tuple([a.row for a in sorted(arrivals, key=_WORKER_ORDER)]), scale)
 
     def _answered(self, commands: list[ShardCommand]) -> list[ShardCommand]:
         """With a release for everybody who has asked for a version that is there by now."""
-        ready = sorted(w for w, v in self._requests.items() if v <= self.version)
+        ready = sorted(w for w, v in self.requests.items() if v <= self.version)
         for worker in ready:
-            del self._requests[worker]
-        return [*commands, *map(Release, ready)]
+            del self.requests[worker]
+        return [*commands, *map(release, ready)]
 
 
 class PullHalf(ABC):
@@ -253,27 +264,31 @@ class PullAll(PullHalf):
     def __init__(self, shards: int, same_version: bool = False) -> None:
         super().__init__(shards)
         self.same_version = same_version
-        self._awaited: set[int] = set()
+        self._newest = 0  # the maximum of `have`
+        self._all = (1 << shards) - 1
+        self._awaited = 0  # a bit for each shard that has not answered
 
     def pulled(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
-        have, awaited = self.have, self._awaited
+        have, awaited, bit = self.have, self._awaited, 1 << shard
         if version > have[shard]:
             have[shard] = version
-        if shard not in awaited:
+            if version > self._newest:
+                self._newest = version
+        if not awaited & bit:
             return []
-        awaited.discard(shard)
+        self._awaited = awaited = awaited ^ bit
         if awaited:
             return []
-        newest = max(have)
-        if self.same_version:
-            self._awaited = {s for s, v in enumerate(self.have) if v < newest}
-            if self._awaited:
-                return [Request(s, newest) for s in sorted(self._awaited)]
+        newest = self._newest
+        if self.same_version and have.count(newest) < len(have):
+            behind = [s for s, v in enumerate(have) if v < newest]
+            self._awaited = sum(1 << s for s in behind)
+            return [Request(s, newest) for s in behind]
         return [Start(newest)]
 
     def finished(self, now_s: float) -> list[WorkerCommand]:
-        self._awaited = set(range(len(self.have)))
+        self._awaited = self._all
         return []
 
     def rejoined(self) -> None:
-        self._awaited = set(range(len(self.have)))
+        self._awaited = self._all

@@ -11,9 +11,9 @@ from tardigrad.policies.machine import (
     Policy,
     PullHalf,
     PushHalf,
-    Release,
     SetTimer,
     ShardCommand,
+    release,
 )
 from tardigrad.policies.pulling import PullRound, check_pulling
 
@@ -92,7 +92,7 @@ class _PartialHalf(RoundHalf):
 
     def review(self, now_s: float) -> list[ShardCommand]:
         enough = self.push is not None and len(self.pending) >= self.push
-        if self.exhausted or (enough and not self.timeout_s):
+        if (enough and not self.timeout_s) or self.exhausted:
             return self.close()
         if enough and self._timed != self.version:
             self._timed = self.version
@@ -110,4 +110,4 @@ class _PartialHalf(RoundHalf):
     def close(self, scale: float = 1.0) -> list[ShardCommand]:
         """Linear scaling, and the new version to everybody."""
         update, *_ = super().close(scale * len(self.pending))
-        return [update, *map(Release, sorted(self.members))]
+        return [update, *map(release, sorted(self.members))]

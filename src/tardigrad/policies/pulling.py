@@ -46,10 +46,11 @@ class PullShare(PullHalf):
 
     def review(self) -> list[WorkerCommand]:
         """Start, set the timer, or go on waiting."""
-        enough = self.waiting and len(self.came) >= self._needed
-        if enough and (not self.timeout_s or len(self.came) == len(self.have)):
+        if not self.waiting or len(self.came) < self._needed:
+            return []
+        if not self.timeout_s or len(self.came) == len(self.have):
             return self._start()
-        if enough and not self._timed:
+        if not self._timed:
             self._timed = True
             return [SetTimer(self.timeout_s, self._wait)]
         return []
@@ -86,7 +87,8 @@ class PullRound(PullShare):
     def pulled(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
         if version < self.current:
             return []
-        self.have[shard] = max(self.have[shard], version)
+        if version > self.have[shard]:
+            self.have[shard] = version
         self.came.add(shard)
         return self.review()
 

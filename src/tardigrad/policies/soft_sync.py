@@ -54,11 +54,11 @@ class _SoftSyncHalf(GroupHalf):
         self.wait = wait
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        gathered = super().pushed(arrival, now_s)
+        gathered = self.gather(arrival, now_s)
         return gathered if self.wait else [*gathered, *self.answer(arrival)]
 
     def review(self, now_s: float) -> list[ShardCommand]:
-        enough = max(1, len(self.members) // self.groups)
+        enough = len(self.members) // self.groups or 1
         if len(self.waiting) < enough:
             return []
         commands = self.close()

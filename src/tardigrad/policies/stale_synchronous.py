@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 
 from tardigrad.core.checks import require
-from tardigrad.policies.machine import Arrival, Policy, PushHalf, Release, ShardCommand
+from tardigrad.policies.machine import Arrival, Policy, PushHalf, ShardCommand, release
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _StaleSynchronousHalf(PushHalf):
         self._held: list[tuple[int, int]] = []  # (worker, clock) of pushes not answered yet
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        return [self.apply([arrival]), *self._step(arrival)]
+        return [self.apply_one(arrival), *self._step(arrival)]
 
     def header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         return self._step(arrival)
@@ -70,7 +70,7 @@ class _StaleSynchronousHalf(PushHalf):
         clock = self._clocks[worker] + 1
         self._place(worker, clock)
         if clock - self.slowest <= self.bound and not self._held:
-            return [Release(worker)]
+            return [release(worker)]
         self._held.append((worker, clock))
         return self._admit()
 
@@ -85,20 +85,23 @@ class _StaleSynchronousHalf(PushHalf):
 
     def _place(self, worker: int, clock: int | None) -> None:
         """Put a worker at a clock (None: nowhere) and let `slowest` follow."""
-        before = self._clocks.pop(worker, None)
-        if before is not None:
-            self._level[before] -= 1
-            if not self._level[before]:
-                del self._level[before]
+        level, before = self._level, self._clocks.get(worker)
         if clock is not None:
             self._clocks[worker] = clock
-            self._level[clock] = self._level.get(clock, 0) + 1
-        while self._level and self.slowest not in self._level:
-            self.slowest += 1
+            level[clock] = level.get(clock, 0) + 1
+        elif before is not None:
+            del self._clocks[worker]
+        if before is None:
+            return
+        level[before] -= 1
+        if not level[before]:
+            del level[before]
+            while level and self.slowest not in level:
+                self.slowest += 1
 
     def _admit(self) -> list[ShardCommand]:
         """Answer, in worker order, every held push that is within the bound by now."""
         farthest = self.slowest + self.bound
         free = sorted(held for held in self._held if held[1] <= farthest)
         self._held = [held for held in self._held if held[1] > farthest]
-        return [Release(worker) for worker, _ in free]
+        return [release(worker) for worker, _ in free]

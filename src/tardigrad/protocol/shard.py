@@ -4,13 +4,14 @@ Every driver feeds it events, and is called back for what was decided, in order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tardigrad.policies import Apply, Arrival, Drop, Policy, Release
 from tardigrad.policies.machine import ShardCommand
 
 
-class ShardOutputs(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ShardOutputs:
     """What a driver does with a shard's decisions. Each is called with the shard and the time."""
 
     applied: Callable[[int, Sequence[int], float, float], None]
@@ -58,7 +59,10 @@ class ShardControl:
     def push(self, arrival: Arrival, now_s: float) -> int:
         if self.version == self.updates:
             return self.header(arrival, now_s)
-        return self._carry_out(self.half.on_push(arrival, now_s), now_s)
+        half = self.half
+        # Mostly nobody has asked for a version: then this is `on_push` without another call.
+        commands = (half.on_push if half.requests else half.pushed)(arrival, now_s)
+        return self._carry_out(commands, now_s)
 
     def header(self, arrival: Arrival, now_s: float) -> int:
         """A push of which there is nothing to apply: a link held it back, or the shard is done."""
@@ -79,15 +83,16 @@ class ShardControl:
     def _carry_out(self, commands: Sequence[ShardCommand], now_s: float) -> int:
         extra, shard, outputs = 0, self.shard, self.outputs
         for command in commands:
-            if isinstance(command, Apply):
-                self.version += 1
-                extra -= len(command.rows)
-                outputs.applied(shard, command.rows, command.scale, now_s)
-                if self.version == self.updates:
-                    outputs.ended(shard)
-            elif isinstance(command, Release):
+            if isinstance(command, Release):
                 extra += 1
                 outputs.released(shard, command.worker, self.version, now_s)
+            elif isinstance(command, Apply):
+                rows = command.rows
+                self.version = version = self.version + 1
+                extra -= len(rows)
+                outputs.applied(shard, rows, command.scale, now_s)
+                if version == self.updates:
+                    outputs.ended(shard)
             elif isinstance(command, Drop):
                 extra -= 1
                 outputs.dropped(shard, command.row, command.reason, now_s)

@@ -1,13 +1,14 @@
 """One worker's side of the protocol: the policy's pull half, and what becomes of its commands."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tardigrad.policies import Policy, Request, Start
 from tardigrad.policies.machine import WorkerCommand
 
 
-class WorkerOutputs(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class WorkerOutputs:
     """What a driver does with a worker's decisions. Each is called with the worker and the time."""
 
     start: Callable[[int, int, float], None]
@@ -48,9 +49,13 @@ class WorkerControl:
         self.carry_out(self.half.begin(), now_s)
 
     def pulled(self, shard: int, version: int, now_s: float) -> None:
-        commands = self.hear(shard, version, now_s)
-        if commands:
-            self.carry_out(commands, now_s)
+        if version == self.updates:
+            self.half.ended(shard)
+        for command in self.half.pulled(shard, version, now_s):
+            if isinstance(command, Start):  # by far the most: without another call
+                self.outputs.start(self.worker, command.stamp, now_s)
+            else:
+                self.carry_out((command,), now_s)
 
     def hear(self, shard: int, version: int, now_s: float) -> list[WorkerCommand]:
         """What to `carry_out` when the driver has put what came into the view, or not: `have` says

@@ -11,13 +11,35 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tardigrad.clusters import Absence, Messages
+from tardigrad.core.collector import paused_collector
 from tardigrad.policies import Arrival, Policy
 from tardigrad.protocol.shard import ShardControl, ShardOutputs
 from tardigrad.protocol.worker import WorkerControl, WorkerOutputs
 from tardigrad.scheduling.channels import Channels
+from tardigrad.scheduling.events import (
+    ARRIVAL,
+    ARRIVED,
+    DECISION,
+    FINISHED,
+    GO_ON,
+    HEADER,
+    JOINED,
+    JOINS,
+    LEAVES,
+    LEFT,
+    PULLED,
+    PULLED_OVER_LINK,
+    REQUESTED,
+    SHARD_TIMER,
+    WORKER_TIMER,
+    Happening,
+    Reply,
+)
 from tardigrad.scheduling.recorder import Recorder
-from tardigrad.scheduling.sources import ARRIVAL, DECISION, Arguments, EventSource
+from tardigrad.scheduling.sources import EventSource
 from tardigrad.scheduling.wire import Wire
+
+NOTHING = -1
 
 
 class ControlLoop:
@@ -46,6 +68,10 @@ class ControlLoop:
         """How long messages take; None: no time."""
         self.wire = wire
         """What a link lets through; None: everything."""
+        self._at_once = messages is None and wire is None
+        """Whether every message comes whole and takes no time."""
+        self._pauses = True
+        """Whether somebody wants to look after each thing that happens."""
         self.now_s = 0.0
         at_shard = ShardOutputs(
             applied=recorder.apply,
@@ -60,54 +86,58 @@ class ControlLoop:
         at_worker = WorkerOutputs(
             start=self._start, request=self._request, timer=self._set_worker_timer
         )
+        self._stays = [control.half.stays for control in self.shards]
         self.workers = [
             WorkerControl(policy, worker, shards, updates, at_worker) for worker in everyone
         ]
-        self._computing: list[tuple[int, int, int, tuple[int, ...]] | None]
-        """Per worker, its gradient: row, step, stamp, and versions read."""
-        self._computing = [None] * recorder.workers
+        self._row = [NOTHING] * recorder.workers
+        """Of each worker's gradient, the last that it began in this stay."""
         if messages is not None:
             self._to_shards = Channels(messages.push_s)
             self._to_workers = Channels(messages.pull_s)
         self._short = shards
         self._unheard: set[int] = set()  # shards that something reached after they stopped for good
-        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._inbox: deque[Happening] = deque()
 
     def expect(self, absences: Sequence[Absence]) -> None:
         """Workers that will leave, and those that will return."""
         for absence in absences:
-            self.source.put(absence.leaves_s, ARRIVAL, self._leave, absence.worker)
+            self.source.put(absence.leaves_s, ARRIVAL, (LEAVES, absence.worker, 0, 0, None))
             if absence.returns_s is not None:
-                self.source.put(absence.returns_s, ARRIVAL, self._join, absence.worker)
+                self.source.put(absence.returns_s, ARRIVAL, (JOINS, absence.worker, 0, 0, None))
 
     def run(self) -> None:
         """To the end, and let go of shards and workers, which hold on to this loop as it does to
         them: else those of a large cluster stay in memory until somebody collects cycles."""
-        for _ in self.steps():
-            pass
+        self._pauses = False
+        with paused_collector():
+            for _ in self.steps():
+                pass
         self.shards.clear()
         self.workers.clear()
 
     def steps(self) -> Iterator[None]:
         """Run, pausing after each thing that happens, of which a shard's update is at most one."""
-        for worker in self.workers:
-            worker.begin(self.now_s)
-        inbox, pop = self._inbox, self.source.pop
+        for control in self.workers:
+            control.begin(self.now_s)
+        inbox, pop, carry_out = self._inbox, self.source.pop, self._happenings()
+        pause = self._pauses
         while True:
-            while inbox:
-                happens, arguments = inbox.popleft()
-                happens(*arguments)
-                yield
-            if not self._short:
+            if inbox:
+                event = inbox.popleft()
+            elif not self._short:
                 return
-            event = pop()
-            if event is None:
-                if self.updates is None:
-                    return
-                raise ValueError(self._stuck())
-            self.now_s, _, _, queued, arguments = event
-            (queued or self._finished)(*arguments)
-            yield
+            else:
+                queued = pop()
+                if queued is None:
+                    if self.updates is None:
+                        return
+                    raise ValueError(self._stuck())
+                self.now_s, _, event = queued
+            happens, worker, stay, shard, what = event
+            carry_out[happens](worker, stay, shard, what)
+            if pause:
+                yield
 
     @property
     def done(self) -> bool:
@@ -117,67 +147,90 @@ class ControlLoop:
     def _ended(self, shard: int) -> None:
         self._short -= 1
 
-    def _finished(self, worker: int) -> None:
-        computed, self._computing[worker] = self._computing[worker], None
-        assert computed is not None
-        row, step, stamp, read = computed
-        control, record, now_s = self.workers[worker], self.recorder, self.now_s
-        record.finish(row, now_s)
-        control.finished(now_s)
-        stay = control.stay
-        for shard, version in enumerate(read):
-            self._push(shard, Arrival(row, worker, step, stamp, version, stay))
+    def _happenings(self) -> list[Callable[[int, int, int, Any], None]]:
+        """What to do, by what happens."""
+        by_kind: dict[int, Callable[[int, int, int, Any], None]] = {
+            FINISHED: self._finished,
+            ARRIVED: self._arrived,
+            HEADER: self._header,
+            PULLED: self._pulled,
+            PULLED_OVER_LINK: self._pulled_over_link,
+            REQUESTED: self._requested,
+            SHARD_TIMER: self._shard_timer,
+            WORKER_TIMER: self._worker_timer,
+            GO_ON: self._go_on,
+            LEAVES: self._leave,
+            JOINS: self._join,
+            LEFT: self._left,
+            JOINED: self._joined,
+        }
+        return [by_kind[kind] for kind in range(len(by_kind))]
+
+    def _finished(self, worker: int, _: int, __: int, ___: None) -> None:
+        control, record = self.workers[worker], self.recorder
+        row, now_s = self._row[worker], self.now_s
+        record.end_s[row] = now_s
+        commands = control.half.finished(now_s)
+        if commands:
+            control.carry_out(commands, now_s)
+        step, stamp, stay = record.step[row], record.stamp[row], control.stay
+        if self._at_once and not self._pauses and not self._inbox:
+            for shard, version in enumerate(record.read[row]):  # they would be next in the inbox
+                self._arrived(worker, stay, shard, Arrival(row, worker, step, stamp, version, stay))
+        else:
+            for shard, version in enumerate(record.read[row]):
+                self._push(shard, Arrival(row, worker, step, stamp, version, stay))
         record.let_go(row)
         if self.messages is not None and not control.half.waits:
-            self.source.put(now_s, DECISION, self._go_on, worker, stay)
+            self.source.put(now_s, DECISION, (GO_ON, worker, stay, 0, None))
 
-    def _go_on(self, worker: int, stay: int) -> None:
+    def _go_on(self, worker: int, stay: int, _: int, __: None) -> None:
         """A worker that does not wait has pushed, and what takes no time has come."""
         control = self.workers[worker]
         if control.here(stay):
             control.go_on(self.now_s)
 
     def _push(self, shard: int, arrival: Arrival) -> None:
-        happens, whole = self._arrived, True
+        happens = ARRIVED
+        whole, worker, stay = True, arrival.worker, arrival.stay
         if self.wire is not None:
             arrives, whole = self.wire.push(shard, arrival, self.now_s)
             if arrives is None:
-                happens = self._header
+                happens = HEADER
             else:
                 arrival = arrives
+        event = (happens, worker, stay, shard, arrival)
         if self.messages is None:
-            self._inbox.append((happens, (shard, arrival)))
+            self._inbox.append(event)
             return
-        at_s = self._to_shards.send(arrival.worker, shard, arrival.stay, self.now_s, whole)
-        self._at_shard(shard, at_s, ARRIVAL, happens, shard, arrival)
+        at_s = self._to_shards.send(worker, shard, stay, self.now_s, whole)
+        self._at_shard(shard, at_s, ARRIVAL, event)
 
     def _release(self, shard: int, worker: int, version: int, now_s: float) -> None:
         # The stay that the shard knows of: one that was stopped may not have heard of a return yet.
-        stay = self.shards[shard].half.stays.get(worker, 0)
-        whole, deviation = True, 1.0
+        stay = self._stays[shard].get(worker, 0)
+        whole = True
+        event: Happening = (PULLED, worker, stay, shard, version)
+        if self._at_once:
+            self._inbox.append(event)
+            return
         if self.wire is not None:
             current = stay == self.workers[worker].stay
             whole, deviation = self.wire.reply(worker, shard, version, now_s, current)
+            reply = Reply(version, whole, deviation)
+            event = (PULLED_OVER_LINK, worker, stay, shard, reply)
         if self.messages is None:
-            reply = (worker, stay, shard, version, whole, deviation)
-            self._inbox.append((self._pulled, reply))
+            self._inbox.append(event)
             return
         at_s = self._to_workers.send(worker, shard, stay, now_s, whole)
-        self.source.put(at_s, ARRIVAL, self._pulled, worker, stay, shard, version, whole, deviation)
+        self.source.put(at_s, ARRIVAL, event)
 
-    def _at_shard(
-        self,
-        shard: int,
-        at_s: float,
-        priority: int,
-        happens: Callable[[*Arguments], None],
-        *arguments: *Arguments,
-    ) -> None:
+    def _at_shard(self, shard: int, at_s: float, priority: int, event: Happening) -> None:
         """What happens at a shard waits while the shard is stopped, for ever if it is for good."""
         if self.messages is not None:
             at_s = self.messages.up_s(shard, at_s)
         if at_s < math.inf:
-            self.source.put(at_s, priority, happens, *arguments)
+            self.source.put(at_s, priority, event)
             return
         self._unheard.add(shard)
         if self._in_vain():
@@ -192,15 +245,17 @@ class ControlLoop:
     def _up_s(self, shard: int) -> float:
         return self.now_s if self.messages is None else self.messages.up_s(shard, self.now_s)
 
-    def _arrived(self, shard: int, arrival: Arrival) -> None:
-        control, before = self.shards[shard], len(self.recorder.group_shard)
-        if control.done:
+    def _arrived(self, worker: int, stay: int, shard: int, arrival: Arrival) -> None:
+        control = self.shards[shard]
+        before = control.version
+        if before == self.updates:
             self.recorder.let_go(arrival.row)
         extra = control.push(arrival, self.now_s)
         if extra:
-            self._replied(shard, extra, before)
+            applied = control.version - before
+            self._replied(shard, extra, len(self.recorder.group_shard) - applied)
 
-    def _header(self, shard: int, arrival: Arrival) -> None:
+    def _header(self, worker: int, stay: int, shard: int, arrival: Arrival) -> None:
         """A push whose gradient stayed behind, to come averaged with a later one."""
         before = len(self.recorder.group_shard)
         self._replied(shard, self.shards[shard].header(arrival, self.now_s), before)
@@ -209,104 +264,99 @@ class ControlLoop:
         if extra and self.wire is None:  # which tells of every reply
             self.recorder.reply(shard, extra, after)
 
-    def _pulled(
-        self,
-        worker: int,
-        stay: int,
-        shard: int,
-        version: int,
-        whole: bool,
-        deviation: float,
-    ) -> None:
-        control, wire = self.workers[worker], self.wire
-        if not control.here(stay):
-            if wire is not None and whole:
-                wire.receive(worker, shard, version, kept=False)
-        elif wire is None:
+    def _pulled(self, worker: int, stay: int, shard: int, version: int) -> None:
+        control = self.workers[worker]
+        if stay == control.stay and control.present:
             control.pulled(shard, version, self.now_s)
-        else:
-            # The policy goes by the header; the view has the version only if the tensor came with
-            # it, and has it before the worker starts.
-            commands = control.hear(shard, version, self.now_s)
-            wire.hear(worker, shard, deviation)
-            if whole:
-                wire.receive(worker, shard, version, kept=control.have[shard] == version)
-            control.carry_out(commands, self.now_s)
 
-    def _requested(self, shard: int, worker: int, stay: int, at_least: int) -> None:
+    def _pulled_over_link(self, worker: int, stay: int, shard: int, reply: Reply) -> None:
+        control, wire, (version, whole, deviation) = self.workers[worker], self.wire, reply
+        assert wire is not None
+        if not control.here(stay):
+            if whole:
+                wire.receive(worker, shard, version, kept=False)
+            return
+        # The policy goes by the header; the view has the version only if the tensor came with it,
+        # and has it before the worker starts.
+        commands = control.hear(shard, version, self.now_s)
+        wire.hear(worker, shard, deviation)
+        if whole:
+            wire.receive(worker, shard, version, kept=control.have[shard] == version)
+        control.carry_out(commands, self.now_s)
+
+    def _requested(self, worker: int, stay: int, shard: int, at_least: int) -> None:
         if self.workers[worker].here(stay):
             before = len(self.recorder.group_shard)
             extra = self.shards[shard].request(worker, at_least, self.now_s)
             self._replied(shard, extra, before)
 
-    def _shard_timer(self, shard: int, token: int) -> None:
+    def _shard_timer(self, _: int, __: int, shard: int, token: int) -> None:
         before = len(self.recorder.group_shard)
         self._replied(shard, self.shards[shard].timer(token, self.now_s), before)
 
     def _set_shard_timer(self, shard: int, seconds: float, token: int, now_s: float) -> None:
-        self._at_shard(shard, now_s + seconds, DECISION, self._shard_timer, shard, token)
+        self._at_shard(shard, now_s + seconds, DECISION, (SHARD_TIMER, 0, 0, shard, token))
 
-    def _worker_timer(self, worker: int, stay: int, token: int) -> None:
+    def _worker_timer(self, worker: int, stay: int, _: int, token: int) -> None:
         control = self.workers[worker]
         if control.here(stay):
             control.timer(token, self.now_s)
 
     def _set_worker_timer(self, worker: int, seconds: float, token: int, now_s: float) -> None:
         stay = self.workers[worker].stay
-        self.source.put(now_s + seconds, DECISION, self._worker_timer, worker, stay, token)
+        self.source.put(now_s + seconds, DECISION, (WORKER_TIMER, worker, stay, 0, token))
 
     def _request(self, worker: int, shard: int, at_least: int, now_s: float) -> None:
         """A request is a header and takes no time, unless pushes are before it on the way or the
         shard is stopped."""
         stay = self.workers[worker].stay
+        event = (REQUESTED, worker, stay, shard, at_least)
         if self.messages is None:
-            self._inbox.append((self._requested, (shard, worker, stay, at_least)))
+            self._inbox.append(event)
         else:
             at_s = self._to_shards.behind(worker, shard, stay, now_s)
-            self._at_shard(shard, at_s, ARRIVAL, self._requested, shard, worker, stay, at_least)
+            self._at_shard(shard, at_s, ARRIVAL, event)
 
-    def _leave(self, worker: int) -> None:
+    def _leave(self, worker: int, _: int, __: int, ___: None) -> None:
         """Its unfinished gradient is lost; pushes already on their way still arrive."""
         self.workers[worker].leave()
         self.source.abandon(worker)
-        computing, self._computing[worker] = self._computing[worker], None
-        if computing is not None:  # nobody will finish it
-            self.recorder.let_go(computing[0])
+        row, self._row[worker] = self._row[worker], NOTHING
+        if row != NOTHING and math.isnan(self.recorder.end_s[row]):  # nobody will finish it
+            self.recorder.let_go(row)
         self.recorder.member(worker, False, self.now_s)
         if self.wire is not None:
             self.wire.leave(worker, self.now_s)
         for shard in range(self.recorder.shards):
-            self._tell(shard, self._left, shard, worker)
+            self._tell(shard, (LEFT, worker, 0, shard, None))
 
-    def _join(self, worker: int) -> None:
+    def _join(self, worker: int, _: int, __: int, ___: None) -> None:
         control = self.workers[worker]
         control.join()
         self.recorder.member(worker, True, self.now_s)
         for shard in range(self.recorder.shards):
             if self._may_stop:  # a return counts one pull, which is sent when the shard hears of it
                 self._replied(shard, -1, len(self.recorder.group_shard))
-            self._tell(shard, self._joined, shard, worker, control.stay)
+            self._tell(shard, (JOINED, worker, control.stay, shard, None))
 
-    def _tell(
-        self, shard: int, happens: Callable[[*Arguments], None], *arguments: *Arguments
-    ) -> None:
+    def _tell(self, shard: int, event: Happening) -> None:
         """Who left or came takes no time to hear of, unless the shard is stopped. Where it may be,
         all goes through the queue, so that what waited is heard first."""
         if self._may_stop:
-            self._at_shard(shard, self.now_s, ARRIVAL, happens, *arguments)
+            self._at_shard(shard, self.now_s, ARRIVAL, event)
         else:
-            self._inbox.append((happens, arguments))
+            self._inbox.append(event)
 
     @property
     def _may_stop(self) -> bool:
         """Whether shards may be stopped."""
         return self.messages is not None and bool(self.messages.network.outages)
 
-    def _left(self, shard: int, worker: int) -> None:
+    def _left(self, worker: int, stay: int, shard: int, _: None) -> None:
         before = len(self.recorder.group_shard)
         self._replied(shard, self.shards[shard].leave(worker, self.now_s), before)
 
-    def _joined(self, shard: int, worker: int, stay: int) -> None:
+    def _joined(self, worker: int, stay: int, shard: int, _: None) -> None:
         if self.workers[worker].here(stay):  # it may have gone again before the shard heard of it
             before = len(self.recorder.group_shard)
             extra = self.shards[shard].join(worker, self.now_s, stay)
@@ -316,9 +366,8 @@ class ControlLoop:
         control = self.workers[worker]
         step = control.step
         control.step = step + 1
-        read = tuple(control.half.have if self.wire is None else self.wire.view[worker])
-        row = self.recorder.start(worker, step, stamp, read, now_s)
-        self._computing[worker] = (row, step, stamp, read)
+        read = control.half.have if self.wire is None else self.wire.view[worker]
+        self._row[worker] = self.recorder.start(worker, step, stamp, read, now_s)
         self.source.compute(worker, step, now_s)
 
     def _stuck(self) -> str:

@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from tardigrad.scheduling.schedule import MERGED, Schedule
+
+NOT_YET = math.nan
+"""When a gradient ends that has not, or never will."""
 
 
 class Recorder:
@@ -29,7 +33,7 @@ class Recorder:
         self.group_shard: list[int] = []
         self.group_time_s: list[float] = []
         self.group_scale: list[float] = []
-        self.group_start: list[int] = [0]
+        self.group_size: list[int] = []
         self.group_rows: list[int] = []
         self.drops: list[tuple[int, int, float, str, int]] = []
         self.members: list[tuple[int, int, float, int]] = []
@@ -42,7 +46,7 @@ class Recorder:
         self.worker.append(worker)
         self.step.append(step)
         self.start_s.append(now_s)
-        self.end_s.append(math.nan)
+        self.end_s.append(NOT_YET)
         self.stamp.append(stamp)
         self.read.append(tuple(read))
         return len(self.worker) - 1
@@ -54,8 +58,8 @@ class Recorder:
         self.group_shard.append(shard)
         self.group_time_s.append(now_s)
         self.group_scale.append(scale)
-        self.group_rows.extend(rows)
-        self.group_start.append(len(self.group_rows))
+        self.group_rows += rows
+        self.group_size.append(len(rows))
 
     def drop(self, shard: int, row: int, reason: str, now_s: float) -> None:
         self.drops.append((row, shard, now_s, reason, len(self.group_shard)))
@@ -100,7 +104,7 @@ class Recorder:
 
     def schedule(self) -> Schedule:
         reasons = tuple(sorted({d[3] for d in self.drops}))
-        rows = len(self.worker)
+        replies = _table(self.replies, 3)
         return Schedule(
             workers=self.workers,
             shards=self.shards,
@@ -109,11 +113,11 @@ class Recorder:
             start_s=_floats(self.start_s),
             end_s=_floats(self.end_s),
             stamp=_ints(self.stamp),
-            read=np.array(self.read, dtype=np.int64).reshape(rows, self.shards),
+            read=_table(self.read, self.shards),
             group_shard=_ints(self.group_shard),
             group_time_s=_floats(self.group_time_s),
             group_scale=_floats(self.group_scale),
-            group_start=_ints(self.group_start),
+            group_start=np.cumsum(_ints([0, *self.group_size])),
             group_rows=_ints(self.group_rows),
             drop_row=_ints([d[0] for d in self.drops]),
             drop_shard=_ints([d[1] for d in self.drops]),
@@ -131,9 +135,9 @@ class Recorder:
             wire_time_s=_floats([c[4] for c in self.crossings]),
             wire_after=_ints([c[5] for c in self.crossings]),
             wire_deviation=_floats([c[6] for c in self.crossings]),
-            reply_shard=_ints([r[0] for r in self.replies]),
-            reply_extra=_ints([r[1] for r in self.replies]),
-            reply_after=_ints([r[2] for r in self.replies]),
+            reply_shard=replies[:, 0].copy(),
+            reply_extra=replies[:, 1].copy(),
+            reply_after=replies[:, 2].copy(),
             reasons=reasons,
             clockless=self.clockless,
             about=self.about,
@@ -141,8 +145,13 @@ class Recorder:
 
 
 def _ints(values: Sequence[int]) -> "np.ndarray[Any, np.dtype[np.int64]]":
-    return np.array(values, dtype=np.int64)
+    return np.fromiter(values, np.int64, len(values))
+
+
+def _table(rows: Sequence[Sequence[int]], columns: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    values = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * columns)
+    return values.reshape(len(rows), columns)
 
 
 def _floats(values: Sequence[float]) -> "np.ndarray[Any, np.dtype[np.float64]]":
-    return np.array(values, dtype=np.float64)
+    return np.fromiter(values, np.float64, len(values))

@@ -4,24 +4,17 @@ The queue is keyed (time, priority, sequence): at equal times arrivals come befo
 otherwise what was put in first comes out first.
 """
 
-import heapq
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVarTuple
+from heapq import heappop, heappush
+from typing import Protocol
 
 import numpy as np
 
 from tardigrad.clusters import Dispatch, StepTimes
+from tardigrad.scheduling.events import FINISHED, Happening, Queued
 
-ARRIVAL, DECISION = 0, 1
 CHUNK = 64
 DRAWS = 1 << 20
 NEAR = 256
-
-
-Arguments = TypeVarTuple("Arguments")
-QueuedCall = tuple[float, int, int, Callable[..., None] | None, tuple[Any, ...]]
-"""When, its priority and sequence, what to call (None: this worker has computed its gradient, which
-happens most, and the collector of garbage need not follow None), and with what."""
 
 
 class EventSource(Protocol):
@@ -35,15 +28,9 @@ class EventSource(Protocol):
         """This worker will not finish its gradient."""
         ...
 
-    def put(
-        self,
-        at_s: float,
-        priority: int,
-        happens: Callable[[*Arguments], None],
-        *arguments: *Arguments,
-    ) -> None: ...
+    def put(self, at_s: float, priority: int, event: Happening) -> None: ...
 
-    def pop(self) -> QueuedCall | None: ...
+    def pop(self) -> Queued | None: ...
 
 
 class DrawnAhead:
@@ -57,60 +44,58 @@ class DrawnAhead:
         self.times = times
         self.chunk = max(4, min(CHUNK, DRAWS // workers))
         first = times.step_s(np.arange(workers)[:, None], np.arange(self.chunk)[None, :])
-        self._drawn: list[list[float]] = first[:, ::-1].tolist()  # a worker's next is last
+        self.drawn: list[list[float]] = first[:, ::-1].tolist()
+        """Of each worker; its next step's is last, to be popped. Where there is none, `draw`."""
         self._until = np.full(workers, self.chunk)
 
     def next_s(self, worker: int) -> float:
         """Of a worker's next step: steps come in order."""
-        drawn = self._drawn[worker]
-        if not drawn:
-            self._draw(worker)
-            drawn = self._drawn[worker]
-        return drawn.pop()
+        return (self.drawn[worker] or self.draw(worker)).pop()
 
-    def _draw(self, worker: int) -> None:
-        first, all_drawn, few = worker // NEAR * NEAR, self._drawn, self.chunk // 2
+    def draw(self, worker: int) -> list[float]:
+        """More for this worker, which has none left."""
+        first, all_drawn, few = worker // NEAR * NEAR, self.drawn, self.chunk // 2
         near = [first + i for i, d in enumerate(all_drawn[first : first + NEAR]) if len(d) <= few]
         steps = self._until[near, None] + np.arange(self.chunk)[::-1]
         self._until[near] += self.chunk
         more = self.times.step_s(np.array(near)[:, None], steps).tolist()
         for who, fresh in zip(near, more, strict=True):
             all_drawn[who] = fresh + all_drawn[who]
+        return all_drawn[worker]
 
 
 class TimedSource:
     """Step times from a time model, merged in a heap."""
 
     def __init__(self, times: StepTimes, workers: int) -> None:
-        self._next_s = DrawnAhead(times, workers).next_s
-        self._heap: list[QueuedCall] = []
+        self._ahead = DrawnAhead(times, workers)
+        self._finished: list[Happening] = [
+            (FINISHED, worker, 0, 0, None) for worker in range(workers)
+        ]
+        self._heap: list[Queued] = []
         self._sequence = 0
         self._computing = [0] * workers  # the sequence number of its end in the queue
         self._abandoned: set[int] = set()
 
     def compute(self, worker: int, step: int, now_s: float) -> None:
         self._computing[worker] = self._sequence = sequence = self._sequence + 1
-        ends_s = now_s + self._next_s(worker)
-        heapq.heappush(self._heap, (ends_s, ARRIVAL, sequence, None, (worker,)))
+        ahead = self._ahead
+        ends_s = now_s + (ahead.drawn[worker] or ahead.draw(worker)).pop()  # `next_s`, at hand
+        heappush(self._heap, (ends_s, sequence, self._finished[worker]))
 
     def abandon(self, worker: int) -> None:
         self._abandoned.add(self._computing[worker])
 
-    def put(
-        self,
-        at_s: float,
-        priority: int,
-        happens: Callable[[*Arguments], None],
-        *arguments: *Arguments,
-    ) -> None:
-        self._sequence += 1
-        heapq.heappush(self._heap, (at_s, priority, self._sequence, happens, arguments))
+    def put(self, at_s: float, priority: int, event: Happening) -> None:
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._heap, (at_s, priority + sequence, event))
 
-    def pop(self) -> QueuedCall | None:
-        while self._heap:
-            call = heapq.heappop(self._heap)
-            if call[2] not in self._abandoned:
-                return call
+    def pop(self) -> Queued | None:
+        heap, abandoned = self._heap, self._abandoned
+        while heap:
+            queued = heappop(heap)
+            if not abandoned or queued[1] not in abandoned:
+                return queued
         return None
 
 
@@ -129,23 +114,17 @@ class Dispatched:
     def abandon(self, worker: int) -> None:
         self._computing.discard(worker)
 
-    def put(
-        self,
-        at_s: float,
-        priority: int,
-        happens: Callable[[*Arguments], None],
-        *arguments: *Arguments,
-    ) -> None:
+    def put(self, at_s: float, priority: int, event: Happening) -> None:
         raise ValueError(
             "a dispatcher has no clock, so it cannot serve timers or message delays: "
             "use a cluster with times, such as Gamma"
         )
 
-    def pop(self) -> QueuedCall | None:
+    def pop(self) -> Queued | None:
         if not self._computing or self._event == self.events:
             return None
         computing = np.array(sorted(self._computing), dtype=np.int64)
         worker = self.dispatch.next(self._event, computing)
         self._computing.discard(worker)
         self._event += 1
-        return float(self._event), ARRIVAL, self._event, None, (worker,)
+        return float(self._event), self._event, (FINISHED, worker, 0, 0, None)
