@@ -1,5 +1,6 @@
 """Closed forms against the event loop, to the last array."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import tardigrad as tg
-from tardigrad.clusters import Cluster, Constant, StepTimes
+from tardigrad.clusters import Cluster, Constant, StepTimes, TimedCluster
 from tardigrad.core.arrays import Floats
 from tardigrad.scheduling import validate
 from tardigrad.scheduling.closed import (
@@ -18,6 +19,7 @@ from tardigrad.scheduling.closed import (
     least_gradients,
     rounds,
 )
+from tardigrad.scheduling.closed.waiting_groups import waiting_groups
 
 Draws = np.random.Generator
 
@@ -122,6 +124,24 @@ def test_many_workers_and_steps(policy: str) -> None:
         looped = tg.schedule(chosen, machines, updates, 5, bulk=False)
         looped.about.clear()
         assert made == looped, chosen
+
+
+@pytest.mark.parametrize("many", [1, 1 << 30], ids=["many at a time", "one by one"])
+@pytest.mark.parametrize("kind", [tg.Gamma, tg.Exponential, tg.Pareto, _Whole, _SomeAtOnce])
+def test_groups_that_wait_either_way(
+    kind: type[TimedCluster], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole times tie, and steps may take none; more of them than are drawn at a time."""
+    monkeypatch.setattr(sys.modules[waiting_groups.__module__], "MANY", many)
+    draw = np.random.default_rng(4)
+    for _ in range(25):
+        workers = int(draw.integers(1, 40))
+        chosen, updates = tg.SoftSync(int(draw.integers(1, workers + 1))), int(draw.integers(1, 90))
+        machines = kind(workers=workers)  # type: ignore[call-arg]
+        made = closed_schedule(chosen, machines, updates, workers, 1, {})
+        looped = tg.schedule(chosen, machines, updates, workers, bulk=False)
+        looped.about.clear()
+        assert made == looped, f"{chosen} {machines} {updates=}"
 
 
 NETWORKS: dict[str, tg.Network] = {

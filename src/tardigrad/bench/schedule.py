@@ -69,7 +69,7 @@ def bench_schedule(
         rows=tuple(_row(rate, n, label(policy)) for n in workers for policy, _ in _policies(n)),
         notes=(
             "÷: against SimPy, which makes asynchronous arrivals; SoftSync(groups=…) has no closed "
-            "form, but a loop over numbers",
+            "form, but makes many groups at a time",
             *_growth(rate, workers[0], workers[-1]),
         ),
         keys=2,

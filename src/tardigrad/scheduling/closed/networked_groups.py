@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tardigrad.clusters import Messages, TimedCluster
+from tardigrad.core.collector import paused_collector
 from tardigrad.policies import Backup, Policy, SoftSync
 from tardigrad.scheduling.closed.backup import REASON
 from tardigrad.scheduling.recorder import Recorder
@@ -36,7 +37,9 @@ def networked_groups(
     loop = _Groups(
         policy, cluster, updates, seed, cluster.network.realise(seed, cluster.workers, shards)
     )
-    return loop.recorder.schedule() if loop.run() else None
+    with paused_collector():
+        ended = loop.run()
+    return loop.recorder.schedule() if ended else None
 
 
 class _Groups:
