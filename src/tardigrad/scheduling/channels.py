@@ -29,7 +29,11 @@ class Channels:
         pair = (worker, shard)
         sequence = self._sent[pair] = self._sent.get(pair, -1) + 1
         at_s = now_s + self._seconds(worker, shard, sequence, whole)
-        at_s = self._last_s[worker, shard, stay] = self.behind(worker, shard, stay, at_s)
+        channel = (worker, shard, stay)
+        last_s = self._last_s.get(channel, at_s)
+        if last_s > at_s:
+            at_s = last_s
+        self._last_s[channel] = at_s
         return at_s
 
     def behind(self, worker: int, shard: int, stay: int, at_s: float) -> float:

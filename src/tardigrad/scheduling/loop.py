@@ -227,7 +227,7 @@ class ControlLoop:
 
     def _at_shard(self, shard: int, at_s: float, priority: int, event: Happening) -> None:
         """What happens at a shard waits while the shard is stopped, for ever if it is for good."""
-        if self.messages is not None:
+        if self.messages is not None and self.messages.network.outages:
             at_s = self.messages.up_s(shard, at_s)
         if at_s < math.inf:
             self.source.put(at_s, priority, event)
