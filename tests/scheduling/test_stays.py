@@ -199,3 +199,16 @@ def test_who_came_back_gets_the_parameters_whole(seed: int) -> None:
     made = away_while_the_shard_is_stopped(jitter=6.0, seed=seed, link=tg.Every(pull=7))
     first = np.nonzero((made.worker == 1) & (made.start_s >= 12.0))[0][0]
     assert made.read[first, 0] >= (made.group_time_s < 20.0).sum()
+
+
+def test_who_goes_again_before_the_shard_heard_of_its_return_has_left_once() -> None:
+    """The shard never knew of the second stay, and a ramp's order has no place for it."""
+    network = Network(latency_s=0.3, outages=(OUTAGE,))
+    absences = (
+        Absence(1, leaves_s=11.0, returns_s=12.0),
+        Absence(1, leaves_s=13.0, returns_s=30.0),
+    )
+    cluster = Constant(workers=3, step_s=1.0, network=network, absences=absences)
+    made = tg.schedule(tg.RampUp(tg.Async(), updates=20), cluster, updates=200)
+    validate(made)
+    assert (made.worker[made.start_s > 30.0] == 1).any()

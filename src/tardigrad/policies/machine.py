@@ -128,6 +128,8 @@ class PushHalf(ABC):
         return self._answered([release(worker), *self.joined(worker, now_s)])
 
     def on_leave(self, worker: int, now_s: float) -> list[ShardCommand]:
+        if worker not in self.members:
+            return []  # it went again before this shard heard that it had come
         self.members.discard(worker)
         self.requests.pop(worker, None)
         return self._answered(self.left(worker, now_s))
