@@ -32,6 +32,8 @@ from tardigrad.tasks import ModuleTask, Task
 
 CACHE_BYTES = 12 * 2**20
 """A batch's gradients should stay in a CPU's cache until the window has applied them."""
+PREPARED_BYTES = 2**30
+"""Most that a data set may take whose bytes were made floats once, before the run."""
 LEAST, MOST = 4, 64
 SIZES = 3
 """Batch sizes compiled for at most."""
@@ -72,7 +74,9 @@ def build_on_cpu(job: Job, say: Say, budget: int, chunk: int | None = None) -> E
             places = in_blocks_or_slots(planned, batches, row_bytes)
             if predicted_bytes(job, [places.count + max(sizes)], largest) > budget:
                 places = in_slots(planned, batches)
-            return CpuStream(job, batches, places, sizes, program)
+            rest = budget - predicted_bytes(job, [places.count + max(sizes)], largest)
+            most = min(PREPARED_BYTES, rest)
+            return CpuStream(job, batches, places, sizes, program, most)
     gradients: Gradients = OneByOne(job)
     if sizes:
         gradients = Batched(job, sizes)

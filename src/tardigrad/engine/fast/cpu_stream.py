@@ -50,6 +50,7 @@ class CpuStream(Execution):
         places: ViewPlaces,
         sizes: Sequence[int],
         program: Program,
+        prepared_bytes: int = 0,
     ) -> None:
         super().__init__(job)
         schedule, ((theta, layout),) = job.schedule, job.parts()
@@ -72,6 +73,17 @@ class CpuStream(Execution):
         self._coefficients = coefficients(program, scalar_table(job), theta)
         self._kernel = CppKernel(program, theta.dtype)
         self._sizes = sorted(sizes)
+        self._functions = {
+            size: compiled_gradients(self.task, self.rule, size, self._each) for size in sizes
+        }
+        self._inputs, self._targets = self.task.data.train.inputs, self.task.data.train.targets
+        prepared = None
+        if schedule.rows * self.task.batch_size >= len(self._inputs):  # else few are ever seen
+            prepared = self._functions[self._sizes[0]].prepared(self._inputs, prepared_bytes)
+        self.prepares = prepared is not None
+        """Whether inputs are kept as the first product wants them."""
+        if prepared is not None:
+            self._inputs = prepared
         self._losses: list[float] = []
         self._drawn = range(0)
         self._indices = torch.empty(0)
@@ -103,14 +115,16 @@ class CpuStream(Execution):
     def _compute(self, begin: int, end: int) -> list[float]:
         """The gradients of updates `begin` to `end` − 1; their losses."""
         count = self._sizes[bisect_left(self._sizes, end - begin)]
-        chosen, train = self._samples(begin, end, count), self.task.data.train
-        shape = (count, self._each * self.task.batch_size)
-        inputs = train.inputs.index_select(0, chosen).view(*shape, *train.inputs.shape[1:])
-        targets = train.targets.index_select(0, chosen).view(*shape, *train.targets.shape[1:])
-        function = compiled_gradients(self.task, self.rule, count, self._each)
+        chosen = self._samples(begin, end, count)
+        inputs, targets = (
+            whole.index_select(0, chosen).view(count, -1, *whole.shape[1:])
+            for whole in (self._inputs, self._targets)
+        )
+        function = self._functions[count]
         with torch.no_grad():
             views = self._views_of(begin, end)[:count]
-            self._grads, found, _ = function(views, inputs, targets)
+            compute = function.of_prepared if self.prepares else function
+            self._grads, found, _ = compute(views, inputs, targets)
         losses: list[float] = found[: end - begin].tolist()
         if not math.isfinite(sum(losses)):
             self._refuse(losses, begin)

@@ -7,13 +7,13 @@ from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 from torch.func import grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tardigrad.core.arrays import Ints
 from tardigrad.engine.fast.batch_sizes import cover
-from tardigrad.engine.fast.input_prologue import split_off_prologue
+from tardigrad.engine.fast.compiled import CompiledGradients, Found, Pieces
 from tardigrad.engine.job import Job
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
@@ -64,10 +64,7 @@ class OneByOne:
         return [Computed(grads, losses, tuple(torch.stack(kind) for kind in kinds))]
 
 
-Pieces = tuple[Tensor, ...]
-"""Gradients, one a row, each of the model's tensors by itself; or all in one."""
-Compiled = Callable[[Tensor, Tensor, Tensor], tuple[Pieces, Tensor, tuple[Tensor, ...]]]
-_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int, float | None], Compiled]]
+_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int, float | None], CompiledGradients]]
 _compiled = WeakKeyDictionary()
 
 
@@ -102,7 +99,7 @@ class Batched:
         return out
 
 
-def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -> Compiled:
+def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -> CompiledGradients:
     """(views, inputs, targets), `size` of each → gradients, losses, statistics; compiled once per
     task and size. Rows of views are `padded`; inputs and targets of a row are `each` batches."""
     known = _compiled.setdefault(task, {})
@@ -116,26 +113,10 @@ def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -
         given = (views, inputs, targets)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # torch's compiler warns of itself
-            function = _compiled_in_parts(make_fx(batch_gradients(task, rule))(*given))
+            function = CompiledGradients(make_fx(batch_gradients(task, rule))(*given), given)
             function(*given)
         known[key] = function
     return known[key]
-
-
-def _compiled_in_parts(traced: fx.GraphModule) -> Compiled:
-    """Compiled, what is done to the inputs alone by itself."""
-    prologue, rest = split_off_prologue(traced, argument=1)
-    function = torch.compile(rest, dynamic=False)
-    if prologue is None:
-        return function
-    prepared = torch.compile(prologue, dynamic=False)
-
-    def both(
-        views: Tensor, inputs: Tensor, targets: Tensor
-    ) -> tuple[Pieces, Tensor, tuple[Tensor, ...]]:
-        return function(*prepared(inputs), views, targets)  # type: ignore[no-any-return]
-
-    return both
 
 
 def no_gradients(task: ModuleTask, rule: Rule, count: int) -> Pieces:
@@ -144,7 +125,8 @@ def no_gradients(task: ModuleTask, rule: Rule, count: int) -> Pieces:
     return tuple(task.start().new_zeros(count, end - start) for start, end in pairwise(at))
 
 
-def batch_gradients(task: ModuleTask, rule: Rule) -> Compiled:
+def batch_gradients(task: ModuleTask, rule: Rule) -> Callable[[Tensor, Tensor, Tensor], Found]:
+    """The function that is traced and compiled."""
     layout = task.layout
     at = layout.offsets
 
@@ -156,9 +138,7 @@ def batch_gradients(task: ModuleTask, rule: Rule) -> Compiled:
             return task.loss_of(params, inputs, targets), ()
         return task.loss_and_statistics_of(params, inputs, targets, zeros)
 
-    def gradients(
-        views: Tensor, inputs: Tensor, targets: Tensor
-    ) -> tuple[Pieces, Tensor, tuple[Tensor, ...]]:
+    def gradients(views: Tensor, inputs: Tensor, targets: Tensor) -> Found:
         count = len(views)
         pieces = [
             views[:, at[i] : at[i + 1]].reshape(count, *shape)

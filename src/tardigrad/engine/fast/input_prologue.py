@@ -30,6 +30,8 @@ _VIEWS = {
 }
 """Operations that move nothing: they are left to the compiler."""
 
+_COPIES = {ATEN._to_copy.default, ATEN.clone.default}
+
 
 class Parts(NamedTuple):
     """`rest(*values, *others)` of `values = prologue(x)` is the whole; None where nothing is done
@@ -59,6 +61,33 @@ def split_off_prologue(whole: fx.GraphModule, argument: int) -> Parts:
     others = [node for node in arguments if node is not x]
     output = nodes[-1].args[0]
     return Parts(_between(whole, [x], tuple(values)), _between(whole, [*values, *others], output))
+
+
+def made(part: fx.GraphModule) -> list[fx.Node]:
+    """Its operations that make something."""
+    return [n for n in part.graph.nodes if n.op == "call_function" and n.target not in _VIEWS]
+
+
+def keeps_elements_apart(prologue: fx.GraphModule) -> bool:
+    """Whether it makes one value of x, each element of it from that element of x alone and in the
+    same way whichever row it stands in (the first two dimensions): then it may as well be done to a
+    whole data set."""
+    (x,) = [node for node in prologue.graph.nodes if node.op == "placeholder"]
+    (output,) = [node for node in prologue.graph.nodes if node.op == "output"]
+    if len(output.args[0]) != 1:
+        return False
+    shape = x.meta["val"].shape
+    apart = {x}
+    for node in prologue.graph.nodes:
+        if node.op == "get_attr":
+            if getattr(prologue, str(node.target)).dim() > len(shape) - 2:
+                return False
+        elif node.op == "call_function":
+            one_by_one = torch.Tag.pointwise in node.target.tags or node.target in _COPIES
+            if not one_by_one or node.meta["val"].shape != shape:
+                return False
+            apart.add(node)
+    return output.args[0][0] in apart
 
 
 def _changes_or_draws(node: fx.Node) -> bool:
@@ -99,6 +128,8 @@ def _between(whole: fx.GraphModule, given: list[fx.Node], output: Any) -> fx.Gra
     """The part of the function that makes `output` out of the values of `given`."""
     graph = fx.Graph()
     copies = {node: graph.placeholder(f"given_{i}") for i, node in enumerate(given)}
+    for node, copy in copies.items():
+        copy.meta = dict(node.meta)
     needed = _needed(output, set(given))
     for node in whole.graph.nodes:
         if node in needed:
