@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from torch.utils._pytree import tree_flatten
 
 from tardigrad.engine.fast.input_prologue import keeps_elements_apart, made, split_off_prologue
+from tardigrad.engine.fast.small_products import with_small_products
 
 FEW = 4
 """So many operations on inputs are torch's own: it makes floats of bytes 20 times faster than
@@ -35,7 +36,7 @@ class CompiledGradients:
         others = (*values, views, targets) if self._prologue else tuple(given)
         (output,) = [node for node in rest.graph.nodes if node.op == "output"]
         self._pieces = len(output.args[0][0])
-        self._rest = _compiled(rest, others)
+        self._rest = _compiled(with_small_products(rest), others)
         self._prepared: Callable[[Tensor], Sequence[Tensor]] | None = self._prologue
         if self._prologue is not None and len(made(self._prologue)) > FEW:
             self._prepared = _compiled(self._prologue, (inputs,))
