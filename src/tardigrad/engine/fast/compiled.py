@@ -22,11 +22,11 @@ AT_ONCE = 4096
 """Samples of a data set that are prepared at a time."""
 Pieces = tuple[Tensor, ...]
 """Gradients, one a row, each of the model's tensors by itself; or all in one."""
-Found = tuple[Pieces, Tensor, tuple[Tensor, ...]]
+BatchFound = tuple[Pieces, Tensor, tuple[Tensor, ...]]
 """Gradients, losses and statistics."""
 
 
-class CompiledGradients:
+class InTwoParts:
     """The traced function of (views, inputs, targets), compiled for tensors like `given`."""
 
     def __init__(self, traced: fx.GraphModule, given: Sequence[Tensor]) -> None:
@@ -41,12 +41,12 @@ class CompiledGradients:
         if self._prologue is not None and len(made(self._prologue)) > FEW:
             self._prepared = _compiled(self._prologue, (inputs,))
 
-    def __call__(self, views: Tensor, inputs: Tensor, targets: Tensor) -> Found:
+    def __call__(self, views: Tensor, inputs: Tensor, targets: Tensor) -> BatchFound:
         if self._prepared is None:
             return self._found(self._rest(views, inputs, targets))
         return self._found(self._rest(*self._prepared(inputs), views, targets))
 
-    def of_prepared(self, views: Tensor, inputs: Tensor, targets: Tensor) -> Found:
+    def of_prepared(self, views: Tensor, inputs: Tensor, targets: Tensor) -> BatchFound:
         """The same of samples of `prepared` inputs."""
         return self._found(self._rest(inputs, views, targets))
 
@@ -65,7 +65,7 @@ class CompiledGradients:
             whole[at : at + AT_ONCE] = values[0]
         return whole
 
-    def _found(self, flat: Sequence[Tensor]) -> Found:
+    def _found(self, flat: Sequence[Tensor]) -> BatchFound:
         return tuple(flat[: self._pieces]), flat[self._pieces], tuple(flat[self._pieces + 1 :])
 
 

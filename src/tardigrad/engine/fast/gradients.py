@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tardigrad.core.arrays import Ints
 from tardigrad.engine.fast.batch_sizes import cover
-from tardigrad.engine.fast.compiled import CompiledGradients, Found, Pieces
+from tardigrad.engine.fast.compiled import BatchFound, InTwoParts, Pieces
 from tardigrad.engine.job import Job
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
@@ -64,7 +64,7 @@ class OneByOne:
         return [Computed(grads, losses, tuple(torch.stack(kind) for kind in kinds))]
 
 
-_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int, float | None], CompiledGradients]]
+_compiled: WeakKeyDictionary[ModuleTask, dict[tuple[int, int, float | None], InTwoParts]]
 _compiled = WeakKeyDictionary()
 
 
@@ -99,7 +99,7 @@ class Batched:
         return out
 
 
-def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -> CompiledGradients:
+def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -> InTwoParts:
     """(views, inputs, targets), `size` of each → gradients, losses, statistics; compiled once per
     task and size. Rows of views are `padded`; inputs and targets of a row are `each` batches."""
     known = _compiled.setdefault(task, {})
@@ -113,7 +113,7 @@ def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -
         given = (views, inputs, targets)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # torch's compiler warns of itself
-            function = CompiledGradients(make_fx(batch_gradients(task, rule))(*given), given)
+            function = InTwoParts(make_fx(batch_gradients(task, rule))(*given), given)
             function(*given)
         known[key] = function
     return known[key]
@@ -125,7 +125,7 @@ def no_gradients(task: ModuleTask, rule: Rule, count: int) -> Pieces:
     return tuple(task.start().new_zeros(count, end - start) for start, end in pairwise(at))
 
 
-def batch_gradients(task: ModuleTask, rule: Rule) -> Callable[[Tensor, Tensor, Tensor], Found]:
+def batch_gradients(task: ModuleTask, rule: Rule) -> Callable[[Tensor, Tensor, Tensor], BatchFound]:
     """The function that is traced and compiled."""
     layout = task.layout
     at = layout.offsets
@@ -138,7 +138,7 @@ def batch_gradients(task: ModuleTask, rule: Rule) -> Callable[[Tensor, Tensor, T
             return task.loss_of(params, inputs, targets), ()
         return task.loss_and_statistics_of(params, inputs, targets, zeros)
 
-    def gradients(views: Tensor, inputs: Tensor, targets: Tensor) -> Found:
+    def gradients(views: Tensor, inputs: Tensor, targets: Tensor) -> BatchFound:
         count = len(views)
         pieces = [
             views[:, at[i] : at[i + 1]].reshape(count, *shape)
