@@ -3,6 +3,7 @@
 One task and one chunk wherever possible: each batch size of each task is compiled once a session.
 """
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -26,6 +27,10 @@ RULE_CASES: dict[str, Rule] = {
     "gap_global": tg.rules.gap_aware(lr=0.05, per="global"),
     "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),
     "no_decay": tg.rules.adamw(lr=0.05, weight_decay=0.1, no_decay=("*bias",)),
+    "rate_scale": replace(
+        tg.rules.adamw(lr=0.05, weight_decay=0.1), rate_scale={"0.*": 2.0, "*bias": 0.5}
+    ),
+    "rate_scale_dana_ga": replace(tg.rules.dana_ga(lr=0.02), rate_scale={"*bias": 3.0}),
     "cosine": tg.rules.adam_ga(lr=cosine(0.05, over=2, by="epochs")),
 }
 POLICY_CASES: dict[str, tuple[Any, Any, int]] = {

@@ -1,5 +1,7 @@
 """All rules, with the options that change what they do, and one that a user might write."""
 
+from dataclasses import replace
+
 from root_penalty import root_penalty
 from tardigrad import Rule
 from tardigrad.rules import (
@@ -38,6 +40,7 @@ TABLE: dict[str, Rule] = {
     "adam weight_decay": adam(LR, weight_decay=0.01),
     "adamw": adamw(LR),
     "adamw no_decay": adamw(LR, weight_decay=0.1, no_decay=("[at]*",)),
+    "sgd rate_scale": replace(sgd(LR, momentum=0.6), rate_scale={"[at]*": 0.5}),
     "nadam": nadam(LR),
     "nadam decoupled": nadam(LR, (0.8, 0.99), weight_decay=0.01, decoupled=True),
     "rmsprop": rmsprop(0.01),

@@ -45,6 +45,12 @@ NEUTRAL: dict[str, tuple[tg.Rule, tg.Rule]] = {
         tg.Rule(LR, Adam(), weight_decay=0.1, no_decay=("*",)),
         adam(LR),
     ),
+    "rate_scale=1": (replace(gap_aware(LR), rate_scale={"*": 1.0}), gap_aware(LR)),
+    "rate_scale of all": (
+        replace(gap_aware(LR / 4), rate_scale={"*": 4.0}),
+        gap_aware(LR),
+    ),
+    "rate_scale of dana": (replace(dana_ga(LR / 4), rate_scale={"*": 4.0}), dana_ga(LR)),
     "lam=0": (delay_compensated(LR, lam=0.0, momentum=0.9), sgd(LR, 0.9)),
     "adaptive lam=0": (delay_compensated(LR, lam=0.0, adaptive=True), sgd(LR)),
     "server lam=0": (
@@ -119,6 +125,7 @@ ACTIVE: dict[str, tuple[tg.Rule, tg.Rule]] = {
     "adam_ga": (adam_ga(LR), adam(LR)),
     "decoupled": (nadam(LR, weight_decay=0.5, decoupled=True), nadam(LR, weight_decay=0.5)),
     "no_decay": (adamw(LR, weight_decay=0.5, no_decay=("*",)), adamw(LR, weight_decay=0.5)),
+    "rate_scale": (replace(sgd(LR), rate_scale={"*": 2.0}), sgd(LR)),
     "momentum_decay": (nadam(LR, momentum_decay=0.1), nadam(LR)),
 }
 

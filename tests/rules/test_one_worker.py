@@ -1,6 +1,7 @@
 """One worker: bit for bit the optimizer of torch, and every staleness rule its optimizer."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,6 +136,48 @@ def test_tensors_without_decay_are_as_in_torchs_groups(decoupled: bool, dtype: t
     trained = torch.cat([p.detach().flatten() for p in module.parameters()])
     rule = tg.Rule(0.003, rules.Adam(), weight_decay=0.1, decoupled=decoupled, no_decay=("*bias",))
     assert torch.equal(tg.execute(alone(tg.Async()), task, rule, engine="exact").params, trained)
+
+
+@Dtypes
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_tensors_with_rates_of_their_own_are_as_in_torchs_groups(
+    name: str, dtype: torch.dtype
+) -> None:
+    """Factors that are no powers of two: the product is rounded once, as torch rounds its own."""
+    rule, make = OPTIMIZERS[name]
+    task, module = module_task(dtype)
+    base = tg.rates.learning_rate(rule.lr).max
+    scales = {"2.bias": 0.3, "2.*": 7.1}
+    factors = {"2.bias": 0.3, "2.weight": 7.1}
+    optimizer = make(
+        [{"params": [p], "lr": base * factors.get(n, 1.0)} for n, p in module.named_parameters()]
+    )
+    for step in range(100):
+        inputs, targets = task.batch(Turn(0, step, step))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(inputs), targets).backward()
+        optimizer.step()
+    trained = torch.cat([p.detach().flatten() for p in module.parameters()])
+    rule = replace(rule, rate_scale=scales)
+    for shards in (1, 3):
+        schedule = tg.schedule(tg.Async(), tg.Gamma(workers=1), 100, shards=shards)
+        assert torch.equal(tg.execute(schedule, task, rule, engine="exact").params, trained)
+
+
+def test_torchs_own_optimizers_have_rates_by_tensor_too() -> None:
+    task, module = module_task(torch.float32)
+    optimizer = torch.optim.RAdam(
+        [{"params": [p], "lr": 0.02 if "bias" in n else 0.01} for n, p in module.named_parameters()]
+    )
+    for step in range(50):
+        inputs, targets = task.batch(Turn(0, step, step))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(inputs), targets).backward()
+        optimizer.step()
+    trained = torch.cat([p.detach().flatten() for p in module.parameters()])
+    rule = replace(rules.torch_optimizer(torch.optim.RAdam, 0.01), rate_scale={"*bias": 2.0})
+    run = tg.execute(alone(tg.Async(), 50), task, rule, engine="exact")
+    assert torch.equal(run.params, trained)
 
 
 @pytest.mark.parametrize("name", ["momentum", "adam"])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,12 @@ import tardigrad as tg
 from tardigrad import rules
 
 unchecked: Any = rules  # calls that a type checker would refuse
+
+
+def scaled(by: Any) -> tg.Rule:
+    return replace(rules.sgd(0.1), rate_scale=by)
+
+
 BAD = [
     (lambda: rules.sgd(0.0), "lr must be greater than 0"),
     (lambda: rules.sgd(-0.1), "lr must be greater than 0"),
@@ -27,6 +34,9 @@ BAD = [
     (lambda: rules.nadam(0.1, momentum_decay=-1.0), "momentum_decay must not be negative"),
     (lambda: unchecked.adamw(0.1, no_decay="*bias"), r'no_decay must be a list .*\["\*bias"\]'),
     (lambda: rules.adamw(0.1, weight_decay=0.0, no_decay=("b",)), "but weight_decay is 0 for all"),
+    (lambda: scaled("*bias"), r'rate_scale must be factors .*{"head.\*": 10.0}, got .\*bias'),
+    (lambda: scaled({"a": 0.0}), r"rate_scale\['a'\] must be greater than 0"),
+    (lambda: scaled({"a": "x"}), r"rate_scale\['a'\] must be a finite number"),
     (lambda: rules.rmsprop(0.1, alpha=1.0), r"alpha must be in \[0, 1\)"),
     (lambda: unchecked.rmsprop(0.1, momentum="x"), "momentum must be a finite number"),
     (lambda: rules.adagrad(0.1, eps=-1.0), "eps must be greater than 0"),
@@ -162,4 +172,7 @@ def test_a_pattern_that_fits_no_tensor_is_refused() -> None:
     task = tg.FunctionTask(torch.ones(3), lambda view, worker, step: view)
     rule = rules.adamw(0.1, no_decay=("thetta",))
     with pytest.raises(ValueError, match=r"no tensor .* called 'thetta'; did you mean 'theta'"):
+        tg.simulate(task, rule, cluster=tg.Gamma(workers=1), updates=1)
+    rule = replace(rules.sgd(0.1), rate_scale={"theta": 2.0, "head.*": 3.0})
+    with pytest.raises(ValueError, match=r"rate_scale: no tensor of the model is called 'head"):
         tg.simulate(task, rule, cluster=tg.Gamma(workers=1), updates=1)

@@ -42,10 +42,10 @@ def compare(
 ) -> None:
     """Compare rules on the same schedule of late gradients and the same batches.
 
-    A rule takes lr, weight_decay, no_decay, ema and clip_norm from the file unless it says its own.
-    Each seed is a schedule, batches and initial weights of its own, the same for every rule: the
-    first table has mean ± standard deviation over seeds, the second the differences from the
-    baseline, paired by seed, with 95% intervals.
+    A rule takes lr, rate_scale, weight_decay, no_decay, ema and clip_norm from the file unless it
+    says its own. Each seed is a schedule, batches and initial weights of its own, the same for
+    every rule: the first table has mean ± standard deviation over seeds, the second the differences
+    from the baseline, paired by seed, with 95% intervals.
     """
     spec = Spec.load(file, changes or ())
     folder, files = places(to, Path("runs") / f"{file.stem}-compare")

@@ -57,7 +57,7 @@ _FILLED_LATER = {"folder": Path(), "name": ""}
 
 NAMELESS = ("stop", "ray")
 """Tables that are arguments alone."""
-EVERY_RULE = ("ema", "clip_norm", "weight_decay", "no_decay")
+EVERY_RULE = ("ema", "clip_norm", "weight_decay", "no_decay", "rate_scale")
 """What [rule] may say for any rule, where it is not an argument of the rule's own."""
 
 

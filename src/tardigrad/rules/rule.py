@@ -5,10 +5,10 @@ A `Rule` is a *correction* (of one gradient, for its staleness) in front of an *
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -16,19 +16,24 @@ from torch import Tensor
 from tardigrad.core.checks import name_patterns, nearest, number, positive, require
 from tardigrad.core.layout import Layout
 from tardigrad.rules.parts import Correction, Now, Optimizer, Peek, Push, check_part, mean
+from tardigrad.rules.rate_scales import Scales, checked_scales, chosen, scaled_parameters
 from tardigrad.rules.rates import Progress, Rate, learning_rate
 from tardigrad.rules.raw import Raw
 
+T = TypeVar("T")
+
 
 class RuleState(NamedTuple):
-    """A shard's state: the parts' own, the running average of θ (empty unless asked for), and which
-    parameters decay."""
+    """A shard's state: the parts' own, the running average of θ (empty unless asked for), which
+    parameters decay, and whose rate is scaled."""
 
     correction: Any
     optimizer: Any
     average: tuple[Tensor, ...] = ()
     decayed: tuple[Tensor, ...] = ()
     """1 for each parameter that decays and 0 for the others; nothing where all do."""
+    scaled: tuple[Tensor, ...] = ()
+    """For each of the rule's `rate_scale`, 1 for the parameters that it is for, and 0 elsewhere."""
 
 
 class RuleOwn(NamedTuple):
@@ -49,6 +54,8 @@ class Rule:
         decoupled: instead, shrink θ by 1 − η·wd before the step (AdamW). Choice: η is not penalised
             there, because the server's θ is not late.
         no_decay: patterns of the names of tensors that do not decay, such as ("*bias", "*norm*").
+        rate_scale: factors on η for some tensors, by patterns of their names, such as
+            {"head.*": 10.0}; the first that fits counts. As torch's parameter groups.
         within_group: apply a group's gradients one after another at η/M instead of their mean
             (DC-SSGD).
         ema: keep θ̄ ← ema·θ̄ + (1 − ema)·θ after each update, from θ̄ = θ0, to be evaluated beside θ.
@@ -64,6 +71,7 @@ class Rule:
     clip_norm: float | None = None
     decoupled: bool = False
     no_decay: tuple[str, ...] = ()
+    rate_scale: Mapping[str, float] | Scales = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lr", learning_rate(self.lr))
@@ -86,6 +94,12 @@ class Rule:
             "no_decay out, or set weight_decay",
         )
 
+        object.__setattr__(self, "rate_scale", checked_scales(self.rate_scale))
+
+    @property
+    def _scales(self) -> Scales:
+        return self.rate_scale  # type: ignore[return-value]
+
     @property
     def takes_means(self) -> bool:
         """Whether it is known that a group of gradients at θ itself, none late, does what their
@@ -102,6 +116,7 @@ class Rule:
             optimizer.start(theta, layout),
             average,
             (layout.by_name(self._decays, theta),) if self.no_decay else (),
+            scaled_parameters(self._scales, theta, layout),
         )
 
     def _decays(self, name: str) -> float:
@@ -110,10 +125,12 @@ class Rule:
 
     def check_names(self, layout: Layout) -> None:
         """Refuse a pattern that fits no tensor of the whole model."""
-        for pattern in self.no_decay:
+        patterns = [("no_decay", pattern) for pattern in self.no_decay]
+        patterns += [("rate_scale", pattern) for pattern, _ in self._scales]
+        for field_name, pattern in patterns:
             require(
                 any(fnmatchcase(name, pattern) for name in layout.names),
-                f"no_decay: no tensor of the model is called {pattern!r}"
+                f"{field_name}: no tensor of the model is called {pattern!r}"
                 f"{nearest(pattern, layout.names)}; there are {_some(layout.names)}",
             )
 
@@ -156,15 +173,38 @@ class Rule:
             share = now._replace(lr=now.lr / len(pushes))
             rows = tuple(owns)
             for slot, push in zip(slots, pushes, strict=True):
-                theta, state, rows = self._update(
+                theta, state, rows = self._scaled_update(
                     theta, state, rows, (slot,), (push,), share, layout
                 )
         else:
-            theta, state, rows = self._update(theta, state, owns, slots, pushes, now, layout)
+            theta, state, rows = self._scaled_update(theta, state, owns, slots, pushes, now, layout)
         if self.ema is not None:
             (average,) = state.average
             state = state._replace(average=(torch.lerp(average, theta, 1.0 - self.ema),))
         return theta, state, rows
+
+    def _scaled_update(
+        self,
+        theta: Tensor,
+        state: RuleState,
+        owns: Sequence[RuleOwn],
+        slots: Sequence[int],
+        pushes: Sequence[Push],
+        now: Now,
+        layout: Layout,
+    ) -> tuple[Tensor, RuleState, tuple[RuleOwn, ...]]:
+        def update(now: Now) -> tuple[Tensor, RuleState, tuple[RuleOwn, ...]]:
+            return self._update(theta, state, owns, slots, pushes, now, layout)
+
+        return self._at_own_rates(update, state, now)
+
+    def _at_own_rates(self, compute: Callable[[Now], T], state: RuleState, now: Now) -> T:
+        """What is computed from η, for each parameter with its own."""
+        plain = compute(now)
+        if not state.scaled:
+            return plain
+        rates = [now._replace(lr=now.lr * s, lr_max=now.lr_max * s) for _, s in self._scales]
+        return cast(T, chosen(state.scaled, plain, [compute(one) for one in rates]))
 
     def _update(
         self,
@@ -214,7 +254,11 @@ class Rule:
 
     def send(self, theta: Tensor, state: RuleState, now: Now, gradients: int) -> Tensor:
         """What workers receive after this update of so many gradients: their next view."""
-        return self.optimizer.send(theta, state.optimizer, now, gradients)
+
+        def sent(now: Now) -> Tensor:
+            return self.optimizer.send(theta, state.optimizer, now, gradients)
+
+        return self._at_own_rates(sent, state, now)
 
     def leave(self, state: RuleState, own: RuleOwn) -> RuleState:
         """The state once a worker has gone for good."""
