@@ -2,6 +2,7 @@
 
 from tardigrad.experiment.cells import Outcome, RunCell
 from tardigrad.experiment.comparison import Entry, compare, compare_entries, entries
+from tardigrad.experiment.fidelity import compare_real_all
 from tardigrad.experiment.loading import load_run
 from tardigrad.experiment.real import compare_real, real_beside_simulated, run_on_ray
 from tardigrad.experiment.replaying import replay
@@ -21,6 +22,7 @@ __all__ = [
     "compare",
     "compare_entries",
     "compare_real",
+    "compare_real_all",
     "differences",
     "entries",
     "execute_cells",
