@@ -15,6 +15,7 @@ import tardigrad as tg
 from tardigrad.cli import main
 from tardigrad.core.own_code import factory, own_modules, own_name
 from tardigrad.experiment import run_on_ray
+from tardigrad.recording.folder import RunFolder
 from tardigrad.runtime import ActorPool, Live
 from tardigrad.runtime.sending import check_sendable, cloudpickle, own_code_sent
 from tests.experiment.own_files import RULE, forgotten, write
@@ -111,6 +112,27 @@ def test_own_code_runs_and_replays_and_a_change_is_told(
     code, _, err = cli(monkeypatch, capsys, "replay", "real", "--force")
     assert code == 1
     assert "differs from the recorded run at version" in err
+
+
+def test_a_rule_of_ones_own_is_run_extended_and_replayed_from_the_command_line(
+    project: Path,
+    ray_here: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("run", str(project), "--on", "ray", "--out", "real")
+    code, out, err = cli(monkeypatch, capsys, *words)
+    assert code == 0, err
+    assert "everything is in real" in out
+    before = RunFolder.open(Path("real")).metrics()
+    code, _, err = cli(monkeypatch, capsys, *words, "updates=50", "--resume")
+    assert code == 0, err
+    folder = RunFolder.open(Path("real"))
+    assert folder.summary()["updates"] == folder.spec()["updates"] == 50
+    assert folder.metrics()[: len(before)] == before
+    code, out, err = cli(monkeypatch, capsys, "replay", "real")
+    assert code == 0, err
+    assert "identical bit for bit" in out
 
 
 def test_a_stopped_run_goes_on_with_the_code_it_began_with(project: Path, pool: ActorPool) -> None:
