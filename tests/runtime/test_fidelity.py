@@ -76,7 +76,8 @@ def test_a_cell_that_was_interrupted_is_run_again(pool: ActorPool, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("words", "why"), [(["a.toml", "--all"], "leave a.toml out"), ([], "give the experiment")]
+    ("words", "why"),
+    [(["a.toml", "--all"], "leave a.toml out"), (["--json"], "give the experiment")],
 )
 def test_a_file_or_all(
     words: list[str],

@@ -192,11 +192,16 @@ class AsKept(TimedCluster):
 
 
 class _KeptTimes(StepTimes):
-    """Those that the run did not come to, or did not finish, are the imposed ones."""
+    """Those that the run did not come to are the imposed ones; one that it did not finish lasts at
+    least until its end."""
 
     def __init__(self, imposed: StepTimes, measured: Schedule) -> None:
         self._imposed = imposed
-        took = measured.end_s - measured.start_s
+        unfinished = np.isnan(measured.end_s)
+        until_s = np.where(unfinished, measured.end_time, measured.end_s)
+        took = until_s - measured.start_s
+        rows = np.stack([measured.worker, measured.step], axis=1)[unfinished]
+        self._open = {tuple(pair) for pair in rows.tolist()}
         self._took = np.full((measured.workers, int(measured.step.max()) + 1), np.nan)
         self._took[measured.worker, measured.step] = took
 
@@ -205,6 +210,9 @@ class _KeptTimes(StepTimes):
         who, which = np.broadcast_arrays(workers, steps)
         last = self._took.shape[1] - 1
         took = np.where(which > last, np.nan, self._took[who, np.minimum(which, last)])
+        pairs = zip(who.ravel().tolist(), which.ravel().tolist(), strict=True)
+        open_ = np.array([pair in self._open for pair in pairs]).reshape(who.shape)
+        took = np.where(open_, np.maximum(imposed, took), took)
         return np.where(np.isnan(took), imposed, took)
 
 
