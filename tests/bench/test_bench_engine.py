@@ -1,11 +1,14 @@
 """The benchmarks of rules, growth and models: small ones, whose tables must hold together."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
 
 from tardigrad.bench.growth import bench_growth
 from tardigrad.bench.loops import engine_loop, perceptron
-from tardigrad.bench.models import MODELS, Model, PlainLoop, bench_models
+from tardigrad.bench.models import MODELS, Model, PlainLoop, bench_models, gpt
 from tardigrad.bench.rules import CATALOGUE, bench_rules
 from tardigrad.bench.stack import bench_stack
 from tardigrad.clusters import Gamma
@@ -52,10 +55,31 @@ def test_models_stand_beside_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(MODELS, "small", Model(small, "cross_entropy", True, {"cpu": 8}))
     found = bench_models(models=("small",), batch_size=4, workers=3, repeats=1)
     (row,) = found.data()["rows"]
-    assert row["model"] == "small, full"
+    assert row["model"] == "small, full: 3 workers, batches of 4"
     assert row["fast ÷ plain"] == pytest.approx(row["fast"] / row["plain"])
     with pytest.raises(ValueError, match="models must be one of"):
         bench_models(models=("ResNet-21",))
+
+
+def test_a_language_model_stands_there_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = gpt(300, layers=1, heads=2, width=8, context=5)._replace(updates={"cpu": 4})
+    assert tiny.data().train.inputs.dtype == torch.int32
+    assert int(tiny.data().train.inputs.max()) == 299
+    monkeypatch.setitem(MODELS, "tiny", tiny)
+    entered: list[str] = []
+    (row,) = bench_models(models=("tiny",), repeats=1, timing=noted(entered)).data()["rows"]
+    assert row["model"] == "tiny, full: 8 workers, batches of 8"
+    assert row["fast"] > 0
+    assert entered == ["in", "out"]
+    of_gpt = sum(p.numel() for p in MODELS["GPT-2 small"].make().parameters())
+    assert of_gpt == 124_046_592  # GPT-2's 124.4 million, with half its context
+
+
+@contextmanager
+def noted(into: list[str]) -> Iterator[None]:
+    into.append("in")
+    yield
+    into.append("out")
 
 
 class Float(torch.nn.Module):

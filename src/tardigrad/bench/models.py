@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -13,6 +13,7 @@ from tardigrad.clusters import Gamma
 from tardigrad.core.checks import one_of
 from tardigrad.core.result_table import ResultTable
 from tardigrad.engine.fast.build_on_cpu import MOST
+from tardigrad.engine.memory import amount
 from tardigrad.policies import Async
 from tardigrad.rules import gap_aware
 from tardigrad.scheduling import schedule
@@ -25,6 +26,7 @@ from tardigrad.tasks.transformer import Transformer
 
 SAMPLES = 4096
 CHARACTERS, CONTEXT = 65, 64
+TOKENS = 50_257
 
 
 class Model(NamedTuple):
@@ -35,6 +37,10 @@ class Model(NamedTuple):
     images: bool
     updates: dict[str, int]
     """In a slice, by device."""
+    alphabet: int = CHARACTERS
+    context: int = CONTEXT
+    batch_size: int = 128
+    workers: int = 32
 
     def data(self) -> Data:
         draw = torch.Generator().manual_seed(0)
@@ -42,8 +48,23 @@ class Model(NamedTuple):
             pixels = (SAMPLES, 3, 32, 32)
             images = torch.randint(0, 256, pixels, generator=draw, dtype=torch.uint8)
             return Data(Split(images, torch.randint(0, 10, (SAMPLES,), generator=draw)))
-        text = torch.randint(0, CHARACTERS, (2, SAMPLES, CONTEXT), generator=draw)
-        return Data(Split(text[0].to(torch.uint8), text[1].to(torch.uint8)))
+        text = torch.randint(0, self.alphabet, (2, SAMPLES, self.context), generator=draw)
+        text = text.to(torch.uint8 if self.alphabet <= 256 else torch.int32)
+        return Data(Split(text[0], text[1]))
+
+
+def gpt(alphabet: int, layers: int, heads: int, width: int, context: int) -> Model:
+    """A language model for 8 workers, whose batches are 8 texts."""
+    return Model(
+        lambda: Transformer(alphabet, layers, heads, width, context, 0.0),
+        "token_cross_entropy",
+        False,
+        {"cuda": 16},
+        alphabet,
+        context,
+        batch_size=8,
+        workers=8,
+    )
 
 
 MODELS = {
@@ -57,28 +78,36 @@ MODELS = {
         False,
         {"cpu": 16, "cuda": 1000},
     ),
+    "GPT-2 small": gpt(TOKENS, layers=12, heads=12, width=768, context=512),
 }
 
 
 def bench_models(
     device: str = "cpu",
     quick: bool = False,
-    models: Sequence[str] = tuple(MODELS),
-    batch_size: int = 128,
-    workers: int = 32,
+    models: Sequence[str] | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
     repeats: int = 5,
     updates: int | None = None,
+    precisions: Sequence[Precision] | None = None,
+    against: Sequence[str] | None = None,
+    timing: AbstractContextManager[object] | None = None,
 ) -> ResultTable:
-    """ResNet-20, WideResNet-16-4 and a transformer, 32 workers with Gap-Aware: over a plain loop.
+    """Large models with Gap-Aware, over a plain loop: ResNet-20, WideResNet-16-4, transformers.
 
-    plain: one worker, torch.optim.SGD with Nesterov's momentum, batches of 128 taken from data on
-    the device; on a GPU the whole step is one captured graph. On a GPU also in TF32 and bfloat16,
+    plain: one worker, torch.optim.SGD with Nesterov's momentum, batches taken from data on the
+    device; on a GPU the whole step is one captured graph. On a GPU also in TF32 and bfloat16,
     images and filters channels last. There the fast engine takes cuDNN's deterministic kernels,
     which the plain loop need not: "deterministic" is the plain loop with them, "compiled" that one
     compiled, the best that a sequential loop can do. quick: ResNet-20 alone.
+
+    against: which of these loops; left out: all.
+    timing: entered around what is timed, such as a lock: then processes that measure a model each
+    can compile side by side.
     """
-    if quick:
-        models = ("ResNet-20",)
+    known = [name for name, model in MODELS.items() if device in model.updates]
+    models = known[:1] if quick else known if models is None else models
     for name in models:
         one_of("models", name, MODELS)
     on_gpu = device == "cuda"
@@ -86,45 +115,38 @@ def bench_models(
     if on_gpu:
         plain_ones["deterministic"] = {"deterministic": True}
         plain_ones["compiled"] = {"deterministic": True, "compiled": True}
-    settings: tuple[Precision, ...] = ("full", "tf32", "bf16") if on_gpu else ("full",)
+    settings: Sequence[Precision] = ("full", "tf32", "bf16") if on_gpu else ("full",)
+    for way in against or ():
+        one_of("against", way, plain_ones)
+    plain_ones = {way: plain_ones[way] for way in against or plain_ones}
     rows: list[tuple[str | float, ...]] = []
     for name in models:
-        for precision in settings:
-            model, lines = MODELS[name], list[str]()
-            slices = updates or model.updates[device]
-            made = schedule(Async(), Gamma(workers=workers), (repeats + 1) * (slices + MOST))
-            # Kernels of full precision are faster with channels first.
-            channels_last = precision != "full" and model.images
-            task = ModuleTask(
-                initialised(model.make, 0),
-                model.loss,
-                model.data(),
-                batch_size,
-                device=device,
-                precision=precision,
-                channels_last=channels_last,
-            )
-            loops: dict[str, MeasuredLoop] = {
-                way: PlainLoop(model, task, channels_last, **how) for way, how in plain_ones.items()
-            }
-            loops["fast"] = engine_loop(made, task, gap_aware(lr=0.001), "fast", lines.append)
-            took = in_turn(loops, dict.fromkeys(loops, slices), repeats, device)
+        model = MODELS[name]
+        model = model._replace(
+            batch_size=batch_size or model.batch_size,
+            workers=workers or model.workers,
+            updates={device: updates or model.updates[device]},
+        )
+        for precision in precisions or settings:
+            lines: list[str] = []
+            loops = _loops(model, precision, device, plain_ones, repeats, lines)
+            with timing or nullcontext():
+                slices = dict.fromkeys(loops, model.updates[device])
+                took = in_turn(loops, slices, repeats, device)
+            fast = took["fast"]
             rows.append(
                 (
-                    f"{name}, {precision}",
+                    f"{name}, {precision}: {model.workers} workers, batches of {model.batch_size}",
                     *(1e6 * statistics.median(each) for each in took.values()),
                     *(
-                        statistics.median(
-                            a / b for a, b in zip(took["fast"], took[way], strict=True)
-                        )
+                        statistics.median(a / b for a, b in zip(fast, took[way], strict=True))
                         for way in plain_ones
                     ),
                     "; ".join(line for line in lines if line != "engine: fast") or "in batches",
                 )
             )
     return ResultTable(
-        title=f"Microseconds per update on {machine(device)}, batches of {batch_size}, {workers} "
-        f"workers, median of {repeats} slices",
+        title=f"Microseconds per update on {machine(device)}, median of {repeats} slices",
         columns=(
             "model",
             *plain_ones,
@@ -134,6 +156,41 @@ def bench_models(
         ),
         rows=tuple(rows),
     )
+
+
+def _loops(
+    model: Model,
+    precision: Precision,
+    device: str,
+    plain_ones: dict[str, dict[str, bool]],
+    repeats: int,
+    lines: list[str],
+) -> dict[str, MeasuredLoop]:
+    """All of a model; the lines that the fast engine says, and on a GPU what it took to make it."""
+    updates = (repeats + 1) * (model.updates[device] + MOST)
+    made = schedule(Async(), Gamma(workers=model.workers), updates)
+    # Kernels of full precision are faster with channels first.
+    channels_last = precision != "full" and model.images
+    task = ModuleTask(
+        initialised(model.make, 0),
+        model.loss,
+        model.data(),
+        model.batch_size,
+        device=device,
+        precision=precision,
+        channels_last=channels_last,
+    )
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+    fast = engine_loop(made, task, gap_aware(lr=0.001), "fast", lines.append)
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        lines.append(f"{amount(torch.cuda.memory_reserved() - before)} were taken")
+    loops: dict[str, MeasuredLoop] = {
+        way: PlainLoop(model, task, channels_last, **how) for way, how in plain_ones.items()
+    }
+    return loops | {"fast": fast}
 
 
 class PlainLoop:
