@@ -15,7 +15,7 @@ from torch import Tensor
 from tardigrad.engine.fast import cuda_branches, cuda_gradients, cuda_graphs, running_statistics
 from tardigrad.engine.fast.branch_gradients import BranchGradient
 from tardigrad.engine.fast.branches import BranchPlan
-from tardigrad.engine.fast.cuda_branches import CudaBranches
+from tardigrad.engine.fast.cuda_branches import CudaBranches, GraphKey
 from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import CppKernel, Program
@@ -94,8 +94,8 @@ def captured(self: CudaGraphs, count: int, parity: int) -> Any:
     return _replaying(lambda: self._step(count, parity))
 
 
-def captured_branches(self: CudaBranches, count: int, last: bool, pool: object) -> Any:
-    return _replaying(lambda: self._step(count, last))
+def captured_branches(self: CudaBranches, key: GraphKey, pool: object) -> Any:
+    return _replaying(lambda: self._step(key))
 
 
 def _in_turn(works: Sequence[Callable[[], None]], streams: Sequence[Any] = ()) -> None:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import tardigrad as tg
 from tardigrad.core.layout import Layout
 from tardigrad.engine.drive import drive
 from tardigrad.engine.fast import build_branches as building
+from tardigrad.engine.fast import fixed_order
 from tardigrad.engine.fast.arrangement import ALIGN, Arrangement
 from tardigrad.engine.fast.branch_gradients import BranchGradient, compiled
 from tardigrad.engine.fast.branches import SIZES, BranchPlan, most_branches, piece, reach
@@ -63,12 +65,19 @@ def images(
     )
 
 
+class Lookup(nn.Embedding):
+    """By index, whose gradient adds up by index."""
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.weight[words]
+
+
 @cache
-def texts(device: str = "cpu") -> ModuleTask:
+def texts(device: str = "cpu", table: type[nn.Embedding] = nn.Embedding) -> ModuleTask:
     """A model with an embedding and a convolution."""
 
     def make() -> nn.Module:
-        layers = nn.Embedding(7, 8), nn.Conv1d(4, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(30, 2)
+        layers = table(7, 8), nn.Conv1d(4, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(30, 2)
         return nn.Sequential(*layers)
 
     words = torch.randint(0, 7, (50, 4), generator=torch.Generator().manual_seed(0))
@@ -224,11 +233,11 @@ def test_what_is_not_compiled_runs_alone_and_what_branches_cannot_do_is_told(
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=32), updates=100)
     lines: list[str] = []
     made = building.build_branches(
-        Job.on_one_shard(schedule, texts(), RULE_CASES["sgd"]), lines.append, 2**30
+        Job.on_one_shard(schedule, texts(table=Lookup), RULE_CASES["sgd"]), lines.append, 2**30
     )
     assert made.most == 1
     (line,) = lines
-    assert line.startswith("gradients are not compiled: compiled, its embedding_dense_backward")
+    assert line.startswith("gradients are not compiled: compiled, its index_put")
 
     class OwnBatches(ModuleTask):
         def batch(self, turn: Turn) -> tuple[Any, Any]:
@@ -304,7 +313,41 @@ def test_a_compiled_gradient_is_the_tasks_own(channels_last: bool) -> None:
 
 
 def test_what_adds_up_by_index_is_not_compiled() -> None:
-    of = texts()
+    of = texts(table=Lookup)
     gradient, (row, _, batch) = given(of, Turn(0, 0, 0))
-    with pytest.raises(Unsuited, match="embedding_dense_backward would add up in no fixed order"):
+    with pytest.raises(Unsuited, match="index_put would add up in no fixed order"):
         compiled(of, (*batch, *gradient.arrangement.tensors_of(row)))
+
+
+def test_an_embedding_is_compiled_and_its_gradient_torchs_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of = texts()
+    gradient, (row, zeros, batch) = given(of, Turn(0, 0, 0))
+    function = compiled(of, (*batch, *gradient.arrangement.tensors_of(row)))
+    calls: list[int] = []
+
+    def watched(grad: Tensor, indices: Tensor, rows: int, *rest: Any) -> Any:
+        calls.append(rows)
+        return torch.ops.aten.embedding_dense_backward(grad, indices, rows, *rest)
+
+    monkeypatch.setattr(fixed_order, "ATEN", SimpleNamespace(embedding_dense_backward=watched))
+    out = torch.zeros_like(of.start())
+    inputs, targets = batch
+    BranchGradient(of, tg.rules.sgd(lr=0.1), function)(row, zeros, inputs, targets, out)
+    assert calls == [7]
+    expected = of.gradient(of.start() * 1.01, Turn(0, 0, 0))
+    assert (out - expected.grad).abs().max() <= 1e-12
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_large_model_has_one_gradient_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "captured_bytes", lambda run, device: 2**20)
+    monkeypatch.setattr(building, "reserved_bytes", lambda run: 0)
+    monkeypatch.setattr(building, "ALONE", images().layout.size)
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=8), updates=100)
+    job = Job.on_one_shard(schedule, images(), RULE_CASES["gap_aware"])
+    made = building.build_branches(job, print, 2**30)
+    assert made.most == 1
+    assert len(made.tensors()["views"]) <= 8 + 1
+    close(drive(made, 40), tg.execute(schedule, images(), job.rule, "exact", evaluation=40))

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tardigrad as tg
+from tardigrad.bench.models import gpt
 from tardigrad.engine.fast import build_branches as building
 from tardigrad.engine.fast.branches import BranchPlan
 from tardigrad.engine.fast.cuda_branches import CudaBranches
@@ -16,7 +17,7 @@ from tardigrad.tasks.cifar import resnet20
 from tardigrad.tasks.module import initialised
 from tardigrad.tasks.precision import Precision
 from tests.engine.fast_cases import RULE_CASES, run
-from tests.engine.test_branches import close, images, texts
+from tests.engine.test_branches import Lookup, close, images, texts
 from tests.engine.test_fast_engine import Stop, bits, stop_after
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -46,7 +47,7 @@ def test_branches_follow_the_exact_executor(policy: Any, channels_last: bool) ->
 
 
 def test_what_is_not_compiled_follows_too() -> None:
-    on, rule = texts("cuda"), RULE_CASES["gap_aware"]
+    on, rule = texts("cuda", Lookup), RULE_CASES["gap_aware"]
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=5), updates=60)
     lines: list[str] = []
     fast = run(schedule, rule, "fast", task=on, say=lines.append)
@@ -111,3 +112,33 @@ def test_memory_is_what_was_predicted() -> None:
     taken = building.reserved_bytes(build)
     predicted = building.predicted_branches(job, plan, computing)
     assert predicted.fixed + 16 * predicted.each == pytest.approx(taken, rel=0.1)
+
+
+def test_a_large_model_takes_what_was_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gpt(20_000, layers=4, heads=8, width=512, context=256)
+    module = initialised(model.make, 0)
+    on = ModuleTask(module, model.loss, model.data(), 8, device="cuda", precision="bf16")
+    monkeypatch.setattr(building, "ALONE", on.layout.size)
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=8), updates=40)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    lines: list[str] = []
+    job = Job.on_one_shard(schedule, on, RULE_CASES["gap_aware"])
+    made = building.build_branches(job, lines.append, 2**36)
+    assert not lines
+    made.advance_to(40)
+    assert made.most == 1
+    assert len(made.tensors()["views"]) <= 8 + 1
+    taken = torch.cuda.max_memory_allocated() - before
+    assert made.predicted_bytes == pytest.approx(taken, rel=0.1)
+
+
+def test_an_embedding_has_the_same_bits_twice() -> None:
+    on, rule = texts("cuda"), RULE_CASES["gap_aware"]
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=5), updates=60)
+    lines: list[str] = []
+    fast = run(schedule, rule, "fast", task=on, say=lines.append)
+    assert not any("not compiled" in line for line in lines)
+    assert bits(run(schedule, rule, "fast", task=on)) == bits(fast)
+    close(fast, run(schedule, rule, "exact", task=on))

@@ -42,6 +42,11 @@ class Arrangement:
             self._order = order.to(device)
         self._back = back.to(device) if moved else None
 
+    @property
+    def is_straight(self) -> bool:
+        """Whether a flat vector that begins aligned is a row as it is."""
+        return self._order is None
+
     def staged(self, vectors: Tensor, chosen: Tensor) -> Tensor:
         """The chosen vectors, a row of each; vectors may be padded."""
         if self._order is None:

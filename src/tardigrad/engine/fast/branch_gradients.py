@@ -1,8 +1,8 @@
 """One gradient as a branch of a captured graph: a function of tensors that are the branch's own.
 
 It is traced and compiled once, for all branches. So that a run has the same bits twice, also in
-another process, nothing in it may be chosen by timing, and nothing may be summed by atomics: a
-model whose backward pass adds up by index (an embedding's) is left as torch runs it.
+another process, nothing in it may be chosen by timing, and nothing may be summed by atomics: what
+adds up by index is called as torch has it (`fixed_order`), or the model is left as torch runs it.
 """
 
 import warnings
@@ -16,7 +16,10 @@ from torch import Tensor, fx
 from torch._decomp import get_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tardigrad.engine.fast.aligned_products import product
 from tardigrad.engine.fast.arrangement import Arrangement
+from tardigrad.engine.fast.convolution_gradients import convolution_backward
+from tardigrad.engine.fast.fixed_order import FIXED_ORDER
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
 from tardigrad.tasks import ModuleTask
@@ -69,7 +72,7 @@ class BranchGradient:
 
     def __init__(self, task: ModuleTask, rule: Rule, function: Function | None = None) -> None:
         self.task, self._rule = task, rule
-        self.arrangement = Arrangement(task.layout, task.strides, task.device)
+        self.arrangement = Arrangement(task.layout, _strides(task), task.device)
         self._statistics = [zeros.shape for zeros in task.statistics_zeros()]
         self.statistics_size = sum(shape.numel() for shape in self._statistics)
         self.is_compiled = function is not None
@@ -131,8 +134,7 @@ def _compile(task: ModuleTask, given: Sequence[Tensor]) -> Function:
     try:
         with task.products(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's compiler warns of itself
-            table: Any = get_decompositions(list(BATCH_NORMS))
-            graph = make_fx(as_function(task), decomposition_table=table)(*given)
+            graph = make_fx(as_function(task), decomposition_table=_table(task))(*given)
             added = adds_by_index(graph)
             if added is None:
                 function: Function = torch.compile(graph, dynamic=False, options=_options(task))
@@ -146,11 +148,27 @@ def _compile(task: ModuleTask, given: Sequence[Tensor]) -> Function:
     raise Unsuited(why, "gradients")
 
 
+def _table(task: ModuleTask) -> Any:
+    """What operations are traced as."""
+    table: dict[Any, Any] = {**get_decompositions(list(BATCH_NORMS)), **FIXED_ORDER}
+    table[ATEN.mm.default] = product
+    if task.precision == "full":
+        table[ATEN.convolution_backward.default] = convolution_backward
+    return table
+
+
+def _strides(task: ModuleTask) -> tuple[tuple[int, ...], ...]:
+    """How parameters lie: in full precision channels first, whatever the task says, because cuDNN's
+    kernels of full precision are slow with channels last."""
+    if task.precision == "full":
+        return tuple(torch.empty(shape, device="meta").stride() for shape in task.layout.shapes)
+    return task.strides
+
+
 def _options(task: ModuleTask) -> Any:
     """Nothing is chosen by timing, where torch's compiler can be told so: it would have other bits
-    in another process. In full precision tensors lie as the task says: the compiler takes what has
-    no autograd for inference, and would lay images channels last, for which cuDNN's kernels of full
-    precision are slow."""
+    in another process. In full precision tensors lie as they come: the compiler takes what has no
+    autograd for inference, and would lay images channels last."""
     known = torch._inductor.config.get_config_copy()
     wanted = {"deterministic": True}
     if task.precision == "full":

@@ -19,9 +19,11 @@ from tardigrad.tasks.randomness import watched
 
 OWN_WAY = ("gradient", "backward", "batch")
 """What a subclass of `ModuleTask` may have changed."""
-ROWS = 3
+ROWS = 2
 """Vectors of the model's size that a branch has beside what computing its gradient takes: that
-gradient, its view, and the same as its parameters."""
+gradient, and its view as parameters. A branch alone may read its view in place."""
+ALONE = 30_000_000
+"""Parameters from which on one gradient alone keeps a GPU busy; each one more would take room."""
 
 
 def build_branches(job: Job, say: Say, budget: int) -> CudaBranches:
@@ -33,11 +35,14 @@ def build_branches(job: Job, say: Say, budget: int) -> CudaBranches:
         if getattr(type(task), name) is not getattr(ModuleTask, name):
             raise Unsuited(f"the task has a {name} of its own, which branches would not call")
     plan = BranchPlan.of(job)
-    budget -= reserved_bytes(lambda: branch_streams(task.device))
+    spaces = reserved_bytes(lambda: branch_streams(task.device))
+    budget -= spaces
     gradient, computing = prepared(job, say)
-    fixed, each = predicted_branches(job, plan, computing)
     # What torch launches kernel by kernel is not shown to gain from others beside it.
-    longest = plan.longest if gradient.is_compiled else 1
+    alone = not gradient.is_compiled or task.layout.size >= ALONE
+    longest = 1 if alone else plan.longest
+    rows = 1 if alone and gradient.arrangement.is_straight else ROWS
+    fixed, each = predicted_branches(job, plan, computing, rows)
     wanted = most_branches(longest, 0, 0)
     most = most_branches(longest, each, budget - fixed)
     if not most:
@@ -49,6 +54,7 @@ def build_branches(job: Job, say: Say, budget: int) -> CudaBranches:
         )
     branches = CudaBranches(job, plan, gradient, most)
     branches.prepare()
+    branches.predicted_bytes = spaces + fixed + most * each
     return branches
 
 
@@ -59,13 +65,13 @@ class PredictedBytes(NamedTuple):
     each: int
 
 
-def predicted_branches(job: Job, plan: BranchPlan, computing: int) -> PredictedBytes:
+def predicted_branches(
+    job: Job, plan: BranchPlan, computing: int, rows: int = ROWS
+) -> PredictedBytes:
     """What branches take, of which each takes so many bytes for computing its gradient."""
     theta = job.task.start()
     vector = padded(len(theta)) * theta.element_size()
-    # θ, state and own rows twice: capturing keeps a copy.
-    fixed = predicted_bytes(job, [plan.places.count], 0) + predicted_bytes(job, [0], 0)
-    return PredictedBytes(fixed, computing + ROWS * vector)
+    return PredictedBytes(predicted_bytes(job, [plan.places.count], 0), computing + rows * vector)
 
 
 def prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:

@@ -18,7 +18,7 @@ from tardigrad.engine.fast.stack import Replica
 from tardigrad.engine.fast.view_places import in_stages
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import trace
-from tardigrad.engine.memory import check_memory
+from tardigrad.engine.memory import amount, check_memory
 from tardigrad.engine.run import Say
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.tasks import ModuleTask
@@ -33,7 +33,8 @@ def build_on_device(job: Job, say: Say, budget: int) -> OnDevice:
         check_batched(job)
     except Unsuited as why:
         branches = build_branches(job, say, budget)
-        say(f"gradients side by side, at most {branches.most}: {why}")
+        taken = amount(branches.predicted_bytes)
+        say(f"gradients side by side, at most {branches.most}, in {taken}: {why}")
         return branches
     _check_memory(job, budget)
     graphs = CudaGraphs([job])

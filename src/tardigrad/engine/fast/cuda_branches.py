@@ -8,7 +8,7 @@ they are of; the host only asks for the next replay, by its number of branches.
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +28,15 @@ from tardigrad.engine.kernels import trace
 from tardigrad.engine.kernels.triton import TritonKernel
 from tardigrad.engine.kernels.update_table import GRAD, VIEW
 from tardigrad.tasks import ModuleTask, Turn
+
+
+class GraphKey(NamedTuple):
+    """Of a captured graph: its branches, whether they end an update, and where the view of its only
+    branch lies; None: gathered."""
+
+    branches: int
+    last: bool
+    slot: int | None = None
 
 
 @cache
@@ -52,6 +61,8 @@ class CudaBranches(OnDevice):
     """A graph for each number of branches up to `most`; of rounds, those that their pieces need."""
 
     task: ModuleTask
+    predicted_bytes = 0
+    """What it would take of the GPU's memory, as told before."""
 
     def __init__(self, job: Job, plan: BranchPlan, gradient: BranchGradient, most: int) -> None:
         super().__init__(job)
@@ -88,7 +99,11 @@ class CudaBranches(OnDevice):
             self._outside = [(x.clone(), y.clone()) for _ in range(most)]
         rows = schedule.group_rows
         self._samples = task.indices_of(schedule.worker[rows], schedule.step[rows], rows)
-        self._graphs: dict[tuple[int, bool], torch.cuda.CUDAGraph] = {}
+        # A gradient alone reads its view where it lies, by a graph for each place: that of a large
+        # model is not copied.
+        self._in_place = most == 1 and gradient.arrangement.is_straight
+        self._slots = plan.places.table.view.tolist()
+        self._graphs: dict[GraphKey, torch.cuda.CUDAGraph] = {}
 
     def _start_views(self) -> None:
         theta = self._numbers.theta
@@ -100,14 +115,17 @@ class CudaBranches(OnDevice):
 
     # -- a piece, as captured
 
-    def _step(self, count: int, last: bool) -> None:
-        """`count` gradients and, of a round if they are its last, what they make."""
+    def _step(self, key: GraphKey) -> None:
+        """So many gradients and, of a round if they are its last, what they make."""
+        count, last, slot = key
         gradients = self._counter + self._ahead[:count]
         updates = gradients if self._plan.each == 1 else gradients // self._plan.each
         rows = self._rows.index_select(0, updates)
         rows[:, GRAD] = self._ahead[:count]
         self._statistics.zero_()
-        branches = [partial(self._branch, j, rows[j : j + 1], gradients) for j in range(count)]
+        branches = [
+            partial(self._branch, j, rows[j : j + 1], gradients, slot) for j in range(count)
+        ]
         others = branch_streams(self.task.device)[1:]
         side_by_side(branches, others)
         self._losses.index_copy_(0, gradients, self._loss[:count])
@@ -121,14 +139,17 @@ class CudaBranches(OnDevice):
         side_by_side(works, others)
         self._counter.add_(count)
 
-    def _branch(self, j: int, row: Tensor, gradients: Tensor) -> None:
+    def _branch(self, j: int, row: Tensor, gradients: Tensor, slot: int | None) -> None:
         if self._outside:
             x, y = self._outside[j]
         else:
             train = self.task.data.train
             chosen = self._samples.index_select(0, gradients[j : j + 1])[0]
             x, y = train.inputs.index_select(0, chosen), train.targets.index_select(0, chosen)
-        params = self._gradient.arrangement.staged(self._views, row[:, VIEW])[0]
+        if slot is None:
+            params = self._gradient.arrangement.staged(self._views, row[:, VIEW])[0]
+        else:
+            params = self._views[slot]
         out = self._grads[j, : len(self._numbers.theta)]
         self._loss[j].copy_(self._gradient(params, self._statistics[j], x, y, out))
 
@@ -161,42 +182,49 @@ class CudaBranches(OnDevice):
     def prepare(self) -> None:
         """Capture the graphs, leaving everything as it was."""
         with torch.no_grad():
-            saved = {name: t.clone() for name, t in self.tensors().items() if name != "views"}
+            # On the host: a large model's would take room of what graphs need.
+            saved = {name: t.cpu() for name, t in self.tensors().items() if name != "views"}
             # What one graph has freed, the next uses: no two are ever replayed at once.
             pool = torch.cuda.graph_pool_handle()
             for key in self._keys():
-                self._graphs[key] = self.captured(*key, pool)
+                self._graphs[key] = self.captured(key, pool)
             for name, tensor in saved.items():
                 self.tensors()[name].copy_(tensor)
             self._start_views()
             self._sum.zero_()
 
-    def _keys(self) -> list[tuple[int, bool]]:
-        """(branches, whether they end an update), largest first."""
+    def _keys(self) -> list[GraphKey]:
+        """Of all graphs, largest first."""
+        if self._in_place:
+            pieces = self._pieces(0, len(self._slots))
+            return list(dict.fromkeys(self._key(at, n) for at, n in pieces))
         if self._plan.each == 1:
-            return [(size, True) for size in reversed(SIZES) if size <= self.most]
-        return list(dict.fromkeys((n, self._ends(at, n)) for at, n in self._pieces(0, 1)))
+            return [GraphKey(size, True) for size in reversed(SIZES) if size <= self.most]
+        return list(dict.fromkeys(self._key(at, n) for at, n in self._pieces(0, 1)))
 
-    def captured(self, count: int, last: bool, pool: Any) -> torch.cuda.CUDAGraph:
+    def _key(self, gradient: int, count: int) -> GraphKey:
+        """Of the graph for the next so many gradients."""
+        last = (gradient + count) % self._plan.each == 0
+        slot = self._slots[gradient // self._plan.each] if self._in_place else None
+        return GraphKey(count, last, slot)
+
+    def captured(self, key: GraphKey, pool: Any) -> torch.cuda.CUDAGraph:
         stream = branch_streams(self.task.device)[0]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's compiler warns of itself
             for _ in range(2):  # choose kernels outside the capture
                 self._counter.zero_()
-                self._step(count, last)
+                self._step(key)
         torch.cuda.current_stream().wait_stream(stream)
         self._counter.zero_()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool, stream=stream):
-            self._step(count, last)
+            self._step(key)
         return graph
 
     def _pieces(self, begin: int, end: int) -> Sequence[tuple[int, int]]:
         return list(self._plan.pieces(begin, end, self.most))
-
-    def _ends(self, gradient: int, count: int) -> bool:
-        return (gradient + count) % self._plan.each == 0
 
     def _replay(self, until: int) -> Floats:
         with torch.no_grad():
@@ -205,7 +233,7 @@ class CudaBranches(OnDevice):
                     inputs, targets = self.task.batch(self._turn(at + j))
                     x.copy_(inputs)
                     y.copy_(targets)
-                self._graphs[count, self._ends(at, count)].replay()
+                self._graphs[self._key(at, count)].replay()
         each = self._plan.each
         losses: Floats = self._losses[self.position * each : until * each].double().cpu().numpy()
         return losses.reshape(-1, each)
