@@ -29,8 +29,12 @@ def compare(
         float | None, typer.Option("--target", help="Also tell when the loss came down to this.")
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", help="Runs at a time, each in a process of its own.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--jobs",
+            help="Runs at a time, each in a process of its own [1; on a GPU what makes use of it].",
+        ),
+    ] = None,
     to: Annotated[
         list[Path] | None,
         typer.Option(
@@ -48,6 +52,9 @@ def compare(
     from the baseline, paired by seed, with 95% intervals.
     """
     spec = Spec.load(file, changes or ())
+    on_gpu = str(spec.task.get("device", "cpu")).startswith("cuda")
+    if jobs is None and not on_gpu:
+        jobs = 1
     folder, files = places(to, Path("runs") / f"{file.stem}-compare")
     with watched(folder, seeds > 1) as bars:
         found = compare_rules(
@@ -57,7 +64,7 @@ def compare(
             baseline=baseline,
             jobs=jobs,
             folder=folder,
-            say=tell if jobs > 1 else None,
+            say=None if jobs == 1 else tell,
             progress=bars,
         )
     show_results(found, folder, target, files)

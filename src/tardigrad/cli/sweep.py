@@ -35,7 +35,10 @@ def sweep(
         ),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Runs at a time [one per core].")
+        int | None,
+        typer.Option(
+            "--jobs", help="Runs at a time [one per core, on a GPU what makes use of it]."
+        ),
     ] = None,
 ) -> None:
     """Run an experiment at every combination of values: one table, one figure.
@@ -43,7 +46,8 @@ def sweep(
     Points that differ in task or rule alone meet the same schedule of late gradients; those that
     differ in the seed alone are one line, mean ± standard deviation. On the CPU each run is
     executed with one thread, in a process of its own where there is more than one core. On
-    a GPU, runs that differ in rule and task.seed alone are stacked and executed as one.
+    a GPU, runs that differ in rule and task.seed alone are stacked and executed as one; of others,
+    several have a process each where one leaves the GPU idle.
     """
     folder, files = places(to, Path("runs") / f"{file.stem}-sweep")
     many = bool(seeds and seeds > 1) or any(word.startswith("seed=") for word in axes)

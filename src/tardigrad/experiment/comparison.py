@@ -59,8 +59,9 @@ def compare(
         seeds: how many, counting up from the setting's `seed`. With the same seed all rules meet
             the same schedule, batches and initial weights.
         baseline: the rule that others are compared with; left out: the first.
-        jobs: how many runs at a time, in processes of their own; None: one per core. The bits are
-            the same. A script that uses several needs `if __name__ == "__main__":`.
+        jobs: how many runs at a time, in processes of their own; None: one per core, on a GPU as
+            many as make use of it (`experiment.sharing`). The bits are the same. A script that
+            uses several needs `if __name__ == "__main__":`.
         folder: where each run is kept when it has ended; left out: nowhere.
         observers: (label, seed) -> those who look on at that run.
         say: told, a line at a time, how runs are executed.

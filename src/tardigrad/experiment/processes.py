@@ -15,8 +15,8 @@ from multiprocessing.reduction import ForkingPickler
 import torch
 
 from tardigrad.core.checks import require
-from tardigrad.engine.memory import GIB, check_budget
 from tardigrad.experiment.cells import Outcome, RunCell
+from tardigrad.experiment.sharing import device_of_runs, share_gib
 from tardigrad.scheduling import Schedule
 
 Scheduled = Iterator[tuple[list[RunCell], Schedule | None]]
@@ -31,13 +31,16 @@ def in_processes(
 ) -> Generator[Outcome, None, None]:
     """Outcomes as they come."""
     check_sent(first)
-    share = check_budget(None, torch.device("cpu")) / GIB / jobs
+    shares: dict[torch.device, float] = {}
     waiting = ((cell, schedule) for together, schedule in scheduled for cell in together)
     running: set[Future[Outcome]] = set()
     with _processes(jobs) as pool:
         while True:
             for cell, schedule in itertools.islice(waiting, jobs - len(running)):
-                cell = cell._replace(runs=cell.runs.limited_to(share))
+                device = device_of_runs(cell.runs)
+                if device not in shares:  # read before any of them takes some
+                    shares[device] = share_gib(device, jobs)
+                cell = cell._replace(runs=cell.runs.limited_to(shares[device]))
                 running.add(pool.submit(execute, cell, schedule))
             if not running:
                 return

@@ -8,12 +8,15 @@ run with one thread, whatever stands beside it and however many processes there 
 gains nothing there: the workers' gradients are batched already, and a core that is busy with one
 cell is as busy with two. On a GPU, cells that share a schedule and a model and are left to the
 fast engine are stacked (`engine.fast.stack`), as many as its memory holds: they may differ in the
-rule and its coefficients and in `task.seed`. Others follow one another. A stacked cell is
-its single run but for the last bits of its gradients, which depend on the size of a batch.
+rule and its coefficients and in `task.seed`. Others follow one another where each keeps the GPU
+busy, else several have a process each (`sharing`). A stacked cell is its single run but for the
+last bits of its gradients, which depend on the size of a batch.
 """
 
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
@@ -22,6 +25,7 @@ from tardigrad.engine.observer import Watch
 from tardigrad.engine.run import Say
 from tardigrad.experiment.cells import Experiment, Outcome, RunCell, outcome_of
 from tardigrad.experiment.processes import in_processes
+from tardigrad.experiment.sharing import AtOnce, at_once, device_of_runs
 from tardigrad.experiment.spec import Spec
 from tardigrad.experiment.stacked import alike, may_stack, outcomes_of_stack, stacks
 from tardigrad.scheduling import Schedule
@@ -42,9 +46,9 @@ class CellProgress:
 
 
 def default_jobs(cells: Sequence[RunCell]) -> int:
-    """As many processes as cores; one where a task is not on the CPU, which they would share."""
-    specs = [cell.runs for cell in cells if isinstance(cell.runs, Spec)]
-    if any(spec.task.get("device", "cpu") != "cpu" for spec in specs):
+    """As many processes as cores; one where a task is not on the CPU: others are asked about first
+    (`sharing`)."""
+    if any(device_of_runs(cell.runs).type != "cpu" for cell in cells):
         return 1
     return min(len(cells), os.cpu_count() or 1)
 
@@ -55,7 +59,8 @@ def execute_cells(
     say: Say | None = None,
     progress: CellProgress | None = None,
 ) -> Generator[Outcome, None, None]:
-    """Execute every cell, `jobs` at a time; outcomes as they come. None: a job per core.
+    """Execute every cell, `jobs` at a time; outcomes as they come. None: a job per core, on a GPU
+    as many as make use of it.
 
     More than one job means processes that import the main module again, so a script that calls
     this needs `if __name__ == "__main__":`. Processes divide the machine's free memory evenly
@@ -63,15 +68,42 @@ def execute_cells(
     """
     if jobs is not None:
         count("jobs", jobs)
-    jobs = min(jobs or default_jobs(cells), len(cells))
+    chosen, jobs = jobs is None, min(jobs or default_jobs(cells), len(cells))
     say, progress = say or (lambda line: None), progress or CellProgress()
     progress.planned(len(cells), jobs)
     if jobs > 1:
         say(f"{len(cells)} runs, {jobs} at a time, each in a process of its own")
         return in_processes(_scheduled(cells), cells[0], jobs, _execute)
+    if chosen and any(device_of_runs(cell.runs).type == "cuda" for cell in cells):
+        return _on_gpu(cells, say, progress)
     if not any(may_stack(cell.runs) for cell in cells):
         say(f"{len(cells)} runs one after another")
     return _here(cells, say, progress)
+
+
+def _on_gpu(
+    cells: Sequence[RunCell], say: Say, progress: CellProgress
+) -> Generator[Outcome, None, None]:
+    """Stacked as far as can be; the others side by side where that makes use of the GPU."""
+    left: list[RunCell] = []
+    yield from _here(cells, say, progress, left)
+    specs = [cell.runs for cell in left if isinstance(cell.runs, Spec) and not cell.observers]
+    now = AtOnce(1, "they are looked on at, or made of Python objects")
+    if len(specs) == len(left):
+        kinds = {(alike(replace(spec, seed=0)), spec.rule["name"]): spec for spec in specs}
+        now = at_once(list(kinds.values()), len(left))
+    if now.runs > 1:
+        say(
+            f"{len(left)} runs, {now.runs} at a time on the GPU, each in a process of its own: "
+            f"{now.why}"
+        )
+        yield from in_processes(_scheduled(left), left[0], now.runs, _execute)
+    elif left:
+        say(f"{len(left)} runs one after another: {now.why}")
+        with _one_thread():
+            for sharing, schedule in _scheduled(left):
+                for cell in sharing:
+                    yield _execute(cell, schedule, progress.began(cell, schedule))
 
 
 def _scheduled(cells: Sequence[RunCell]) -> Iterator[tuple[list[RunCell], Schedule | None]]:
@@ -89,21 +121,36 @@ def _together(cells: Sequence[RunCell], key: Callable[[Experiment], str]) -> lis
 
 
 def _here(
-    cells: Sequence[RunCell], say: Say, progress: CellProgress
+    cells: Sequence[RunCell],
+    say: Say,
+    progress: CellProgress,
+    left: list[RunCell] | None = None,
 ) -> Generator[Outcome, None, None]:
+    """In this process. What is not stacked goes to `left`, where there is one, unexecuted."""
+    with _one_thread():
+        for sharing, schedule in _scheduled(cells):
+            for together in _together(sharing, alike):
+                yield from _stacked(together, schedule, say, progress, left)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Around cells that are executed here; what they share goes with it."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for sharing, schedule in _scheduled(cells):
-            for together in _together(sharing, alike):
-                yield from _stacked(together, schedule, say, progress)
+        yield
     finally:
         torch.set_num_threads(threads)
         _last_task.clear()
 
 
 def _stacked(
-    together: list[RunCell], schedule: Schedule | None, say: Say, progress: CellProgress
+    together: list[RunCell],
+    schedule: Schedule | None,
+    say: Say,
+    progress: CellProgress,
+    left: list[RunCell] | None,
 ) -> Generator[Outcome, None, None]:
     """Cells that agree in all but rule and seed of the task: as stacks, or one after another."""
     waiting = together
@@ -118,7 +165,11 @@ def _stacked(
                 yield from found
         except (ValueError, torch.OutOfMemoryError) as why:
             # What is wrong with a cell itself is told again, with its name, when its turn comes.
-            say(f"{len(waiting)} runs one after another: {str(why).splitlines()[0]}")
+            how = "one after another" if left is None else "not stacked"
+            say(f"{len(waiting)} runs {how}: {str(why).splitlines()[0]}")
+    if left is not None:
+        left += waiting
+        return
     for cell in waiting:
         yield _execute(cell, schedule, progress.began(cell, schedule))
 

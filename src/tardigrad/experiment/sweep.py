@@ -59,8 +59,9 @@ def sweep(
             value is a change to every point. Or words as on the command line.
         seeds: how many, counting up from the experiment's; left out: one, or those of an axis
             "seed". Points that differ in the seed alone are one point with several runs.
-        jobs: how many runs at a time, in processes of their own; None: one per core. The bits are
-            the same. A script that uses several needs `if __name__ == "__main__":`.
+        jobs: how many runs at a time, in processes of their own; None: one per core, on a GPU as
+            many as make use of it (`experiment.sharing`). The bits are the same. A script that
+            uses several needs `if __name__ == "__main__":`.
         folder: where each run is kept when it has ended; left out: nowhere.
         observers: (label, seed) -> those who look on at that run.
         say: told, a line at a time, how runs are executed.
