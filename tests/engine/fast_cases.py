@@ -15,14 +15,12 @@ from tardigrad.rules import RULES, Adam, DelayCompensation, Rule
 from tardigrad.rules.rates import cosine
 from tardigrad.tasks import Data, ModuleTask, Split
 from tardigrad.tasks.module import initialised
+from tests.rules.rule_table import made
 
 CHUNK = 4
-RULE_CASES: dict[str, Rule] = {
-    name: factory(lr=0.05, weight_decay=1e-3, **({"rate": 0.1} if "exponential" in name else {}))
-    for name, factory in RULES.items()
-} | {
+RULE_CASES: dict[str, Rule] = {name: made(name, 0.05, weight_decay=1e-3) for name in RULES} | {
     "fasgd_magnitude": tg.rules.fasgd(lr=0.01, estimator="magnitude"),
-    "delay_adaptive": tg.rules.delay_compensated(lr=0.05, adaptive=True, momentum=0.5),
+    "delay_compensated_adaptive": tg.rules.delay_compensated(lr=0.05, adaptive=True, momentum=0.5),
     "gap_layer": tg.rules.gap_aware(lr=0.05, per="layer"),
     "gap_global": tg.rules.gap_aware(lr=0.05, per="global"),
     "composed": Rule(0.01, Adam(), DelayCompensation(lam=0.1), ema=0.9),

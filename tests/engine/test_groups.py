@@ -23,7 +23,9 @@ from tests.engine.fast_cases import POLICY_CASES, RULE_CASES, run, task
 SYNC = (tg.Sync(), tg.Gamma(workers=4))
 
 
-@pytest.mark.parametrize("rule", ["sgd", "fasgd", "gap_aware", "adam_ga", "delay_adaptive"])
+@pytest.mark.parametrize(
+    "rule", ["sgd", "fasgd", "gap_aware", "adam_ga", "delay_compensated_adaptive", "fedasync"]
+)
 @pytest.mark.parametrize("policy", [tg.Sync(), tg.Backup(backups=1)], ids=["sync", "backup"])
 def test_a_round_as_one_batch_follows_the_exact_executor(rule: str, policy: Any) -> None:
     schedule = tg.schedule(policy, tg.Gamma(workers=4, heterogeneous=True), updates=120, seed=2)

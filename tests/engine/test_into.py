@@ -13,13 +13,11 @@ from tardigrad.core.layout import Layout
 from tardigrad.core.trees import named
 from tardigrad.engine.kernels.into import update_into
 from tardigrad.engine.shard import WORTH_FOLLOWING, Arrived, Shard
+from tests.rules.rule_table import made
 
 SIZE = WORTH_FOLLOWING + 3
 """Not a multiple of what processors compute at once."""
-RULES = {
-    name: make(0.1, **({"rate": 0.5} if name == "exponential_penalty" else {}))
-    for name, make in rules.RULES.items()
-} | {
+RULES = {name: made(name, 0.1) for name in rules.RULES if name != "muon"} | {
     "weight decay, ema": tg.Rule(0.1, rules.Adam(), weight_decay=0.01, ema=0.9),
     "magnitude": rules.fasgd(0.1, estimator="magnitude"),
     "adaptive": rules.delay_compensated(0.1, adaptive=True),

@@ -15,6 +15,7 @@ from tardigrad.rules import RULES
 from tardigrad.rules.rates import RATES, CosineRate, WarmUpRate
 from tardigrad.tasks import TASKS
 from tests.experiment.example_spec import EXAMPLE, example
+from tests.rules.rule_table import NEEDED
 
 
 @pytest.fixture
@@ -62,14 +63,15 @@ def test_the_seed_and_the_workers_reach_the_task() -> None:
 def test_every_name_can_stand_in_a_spec() -> None:
     """Signatures and hints of all parts can be read; what they need is only what has no default."""
     needed: dict[str, dict[str, Any]] = {
-        "exponential_penalty": {"rate": 0.1},
+        **NEEDED,
         "backup": {"backups": 1},
         "soft_sync": {"groups": 2},
         "stale_synchronous": {"bound": 3},
         "bounded_delay": {"max_delay": 3},
     }
     for name in RULES:
-        rule = {"name": name, "lr": 0.1, **needed.get(name, {})}
+        rate = "alpha" if name == "fedasync" else "lr"
+        rule = {"name": name, rate: 0.1, **needed.get(name, {})}
         Spec.of(changed(example(), []) | {"rule": rule})
     for name in POLICIES.keys() & {*needed, "async", "sync"}:
         Spec.of(changed(example(), []) | {"policy": {"name": name, **needed.get(name, {})}})

@@ -10,7 +10,7 @@ from typing import Any
 
 from root_penalty import root_penalty
 from tardigrad import rules
-from tardigrad.rules import RULES, Rule, rates
+from tardigrad.rules import RULES, WEIGHTS, Rule, rates
 from tardigrad.rules.rates import (
     ConstantRate,
     CosineRate,
@@ -52,8 +52,9 @@ class RuleDraw:
     def text(self) -> str:
         """As Python."""
         rate = re.sub(r"\b([A-Z]\w+)\(", r"rates.\1(", repr(self.lr))
+        options = re.sub(r"\b([A-Z]\w+)\(", r"rules.\1(", _arguments(self.options))
         form = COMPOSED.get(self.name, f"rules.{self.name}({{lr}}{{options}})")
-        made = form.format(lr=rate, options=_arguments(self.options))
+        made = form.format(lr=rate, options=options)
         return f"replace({made}{_arguments(self.common)})" if self.common else made
 
 
@@ -75,7 +76,7 @@ def draw_rule(seed: int, workers: int, epochs: bool, deviation: bool) -> RuleDra
         common["clip_norm"] = draw.choice([0.5, 5.0])
     small = name in ("dana", "dana_sa", "dana_ga", "fasgd", "rmsprop", "rmsprop + gap")
     lr = draw.log_uniform(0.001, 0.01) if small else draw.log_uniform(0.002, 0.05)
-    if draw.chance(0.04):
+    if draw.chance(0.04) and name != "fedasync":  # whose rate is a share
         lr *= 1e40  # for most of them too much: they must tell that they diverged
     return RuleDraw(name, _rate(draw, lr, workers, epochs), options, common)
 
@@ -86,6 +87,14 @@ def _options(draw: Draws, name: str) -> dict[str, Any]:
     if name in ("adam", "adamw", "nadam", "adam_sa", "adam_ga"):
         betas = {"betas": draw.choice([(0.9, 0.999), (0.5, 0.9)])}
         return betas | ({"decoupled": draw.chance(0.5)} if name == "nadam" else {})
+    if name in ("fedasync", "staleness_weighted"):
+        return {"weight": draw.choice(list(WEIGHTS.values()))()}
+    if name == "schedule_free":
+        return {"beta": draw.choice([0.9, 0.5])}
+    if name == "muon":
+        return {"nesterov": draw.chance(0.5), "precision": "full"}
+    if name == "delayed_nesterov":
+        return {"every": draw.choice([1, 3]), "momentum": 0.6, "c": draw.choice([0.0, 0.2])}
     if name == "rmsprop":
         return {"alpha": draw.choice([0.99, 0.9]), "momentum": draw.choice([0.0, 0.6])}
     if name == "fasgd":
@@ -109,6 +118,10 @@ def _options(draw: Draws, name: str) -> dict[str, Any]:
         }
     if name == "exponential_penalty":
         out["rate"] = 0.2
+    if name == "delay_adaptive":
+        out["workers"] = 2
+    if name == "pipemare":
+        out["updates"] = 20.0
     if name == "gap_aware":
         out |= {
             "per": draw.choice(["parameter", "parameter", "layer", "global"]),

@@ -4,12 +4,15 @@ from collections.abc import Callable
 
 import tardigrad as tg
 from tardigrad import rules
+from tardigrad.rules import weights
+from tests.rules import reference_newer as new
 from tests.rules import reference_optimizers as opt
 from tests.rules import references as ref
 from tests.rules.lamb import Lamb
 from tests.rules.reference_server import Reference
 
 PARTS = [(0, 4), (4, 7)]
+SHAPES = [(2, 2), (3,)]
 ROWS = [(0, 2), (2, 4), (4, 7)]
 LR = 0.06
 
@@ -193,6 +196,70 @@ CASES: dict[str, tuple[tg.Rule, Twin]] = {
         tg.Rule(LR, Lamb(), rules.Gap(step="tentative")),
         lambda: opt.Lamb(PARTS, "gap"),
     ),
+    "staleness_weighted": (
+        rules.staleness_weighted(LR),
+        lambda: new.StalenessWeighted(new.polynomial()),
+    ),
+    "staleness_weighted polynomial nesterov": (
+        rules.staleness_weighted(LR, weights.polynomial(0.8), 0.9, True),
+        lambda: new.StalenessWeighted(new.polynomial(0.8), momentum=0.9, nesterov=True),
+    ),
+    "staleness_weighted hinge": (
+        rules.staleness_weighted(LR, weights.hinge()),
+        lambda: new.StalenessWeighted(new.hinge()),
+    ),
+    "staleness_weighted hinge momentum": (
+        rules.staleness_weighted(LR, weights.hinge(0.7, 1.5), momentum=0.9),
+        lambda: new.StalenessWeighted(new.hinge(0.7, 1.5), momentum=0.9),
+    ),
+    "fedasync": (rules.fedasync(LR), lambda: new.FedAsync(new.polynomial())),
+    "fedasync hinge": (
+        rules.fedasync(LR, weights.hinge(0.7, 1)),
+        lambda: new.FedAsync(new.hinge(0.7, 1)),
+    ),
+    "fedasync constant": (
+        rules.fedasync(LR, weights.constant()),
+        lambda: new.FedAsync(new.constant),
+    ),
+    "delay_adaptive": (rules.delay_adaptive(LR, 3), lambda: new.DelayAdaptive(3)),
+    "delay_adaptive threshold": (
+        rules.delay_adaptive(LR, 9, threshold=1.5, momentum=0.9, nesterov=True),
+        lambda: new.DelayAdaptive(1.5, momentum=0.9, nesterov=True),
+    ),
+    "pipemare": (rules.pipemare(LR, 50), lambda: new.PipeMare(50)),
+    "pipemare momentum": (
+        rules.pipemare(LR, 70, momentum=0.9),
+        lambda: new.PipeMare(70, momentum=0.9),
+    ),
+    "delayed_nesterov": (rules.delayed_nesterov(LR, 3), lambda: new.DelayedNesterov(3)),
+    "delayed_nesterov c": (
+        rules.delayed_nesterov(LR, 4, 0.8, 0.2),
+        lambda: new.DelayedNesterov(4, 0.8, 0.2),
+    ),
+    "delayed_nesterov every push": (
+        rules.delayed_nesterov(LR, 1, c=0.7),
+        lambda: new.DelayedNesterov(1, c=0.7),
+    ),
+    "schedule_free": (rules.schedule_free(LR), new.ScheduleFree),
+    "schedule_free beta": (rules.schedule_free(LR, 0.6), lambda: new.ScheduleFree(0.6)),
+    "weights, schedule-free": (
+        tg.Rule(LR, rules.ScheduleFree(), weights.polynomial()),
+        new.WeightedScheduleFree,
+    ),
+    "muon": (rules.muon(LR, precision="full"), lambda: new.Muon(SHAPES)),
+    "muon options": (
+        rules.muon(
+            LR,
+            0.8,
+            False,
+            adjust_lr="match_rms_adamw",
+            precision="full",
+            adam_lr=0.5,
+            weight_decay=0.2,
+            no_decay=("bias",),
+        ),
+        lambda: new.Muon(SHAPES, 0.8, False, 0.2, True, 0.5, range(4, 7)),
+    ),
 }
 DECAY = 0.05
 DECAYED: dict[str, tuple[tg.Rule, Twin]] = {
@@ -235,6 +302,34 @@ DECAYED: dict[str, tuple[tg.Rule, Twin]] = {
     "adam_ga": (
         rules.adam_ga(LR, weight_decay=DECAY),
         lambda: opt.AdamLike("gap", weight_decay=DECAY),
+    ),
+    "staleness_weighted": (
+        rules.staleness_weighted(LR, weight_decay=DECAY),
+        lambda: new.StalenessWeighted(new.polynomial(), weight_decay=DECAY),
+    ),
+    "fedasync": (
+        rules.fedasync(LR, weight_decay=DECAY),
+        lambda: new.FedAsync(new.polynomial(), DECAY),
+    ),
+    "delay_adaptive": (
+        rules.delay_adaptive(LR, 2, weight_decay=DECAY),
+        lambda: new.DelayAdaptive(2, weight_decay=DECAY),
+    ),
+    "pipemare": (
+        rules.pipemare(LR, 50, weight_decay=DECAY),
+        lambda: new.PipeMare(50, weight_decay=DECAY),
+    ),
+    "delayed_nesterov": (
+        rules.delayed_nesterov(LR, 3, weight_decay=DECAY),
+        lambda: new.DelayedNesterov(3, weight_decay=DECAY),
+    ),
+    "schedule_free": (
+        rules.schedule_free(LR, weight_decay=DECAY),
+        lambda: new.ScheduleFree(weight_decay=DECAY),
+    ),
+    "muon": (
+        rules.muon(LR, precision="full", weight_decay=DECAY),
+        lambda: new.Muon(SHAPES, decay=DECAY),
     ),
 }
 ALL = CASES | {f"{name} weight_decay": case for name, case in DECAYED.items()}

@@ -1,15 +1,18 @@
 """All rules, with the options that change what they do, and one that a user might write."""
 
 from dataclasses import replace
+from typing import Any
 
 from root_penalty import root_penalty
 from tardigrad import Rule
 from tardigrad.rules import (
     RULES,
     Adam,
+    DelayAdaptive,
     DelayCompensation,
     Gap,
     RmsProp,
+    ScheduleFree,
     Sgd,
     adagrad,
     adam,
@@ -19,14 +22,22 @@ from tardigrad.rules import (
     dana,
     dana_ga,
     dana_sa,
+    delay_adaptive,
     delay_compensated,
+    delayed_nesterov,
     exponential_penalty,
     fasgd,
+    fedasync,
     gap_aware,
+    muon,
     nadam,
+    pipemare,
     rmsprop,
+    schedule_free,
     sgd,
     staleness_aware,
+    staleness_weighted,
+    weights,
 )
 
 LR = 0.05
@@ -77,8 +88,42 @@ TABLE: dict[str, Rule] = {
     "delay compensation, adam": Rule(LR, Adam(), DelayCompensation()),
     "gap, rmsprop": Rule(0.005, RmsProp(momentum=0.6), Gap()),
     "root_penalty": root_penalty(LR, momentum=0.6),
+    "staleness_weighted": staleness_weighted(LR, momentum=0.6),
+    "staleness_weighted hinge": staleness_weighted(LR, weights.hinge(2.0, 1.0), momentum=0.6),
+    "staleness_weighted constant": staleness_weighted(LR, weights.constant()),
+    "polynomial weights, adam": Rule(LR, Adam(), weights.polynomial(0.7)),
+    "fedasync": fedasync(LR),
+    "fedasync hinge": fedasync(0.2, weights.hinge(2.0, 1.0)),
+    "delay_adaptive": delay_adaptive(LR, workers=2),
+    "delay_adaptive threshold": delay_adaptive(LR, workers=9, threshold=1.0, momentum=0.6),
+    "delay adaptive, adam": Rule(LR, Adam(), DelayAdaptive(1.0)),
+    "pipemare": pipemare(LR, updates=20),
+    "pipemare nesterov": pipemare(LR, updates=20, momentum=0.6, nesterov=True),
+    "delayed_nesterov": delayed_nesterov(LR, every=3, momentum=0.6),
+    "delayed_nesterov c": delayed_nesterov(LR, every=3, momentum=0.6, c=0.2),
+    "schedule_free": schedule_free(0.2),
+    "schedule-free, polynomial weights": Rule(0.2, ScheduleFree(0.8), weights.polynomial()),
+    "muon": muon(LR, precision="full", weight_decay=0.0),
+    "muon bfloat16": muon(LR, weight_decay=0.0),
+    "muon decay": muon(LR, 0.8, False, precision="full", adam_lr=0.5, no_decay=("[bt]*",)),
 }
-ELEMENTWISE = [name for name in TABLE if name not in ("gap_aware layer", "gap_aware global")]
+ELEMENTWISE = [
+    name
+    for name in TABLE
+    if name not in ("gap_aware layer", "gap_aware global") and "muon" not in name
+]
+NEEDED: dict[str, dict[str, Any]] = {
+    "exponential_penalty": {"rate": 0.1},
+    "delay_adaptive": {"workers": 2},
+    "pipemare": {"updates": 20},
+    "delayed_nesterov": {"every": 3},
+}
+"""What rules must be told beside their rate."""
+
+
+def made(name: str, lr: Any, **options: Any) -> Rule:
+    """The rule of that name, with as little as it takes."""
+    return RULES[name](lr, **NEEDED.get(name, {}), **options)
 
 
 def missing() -> set[str]:

@@ -23,14 +23,21 @@ from tardigrad.rules import (
     dana,
     dana_ga,
     dana_sa,
+    delay_adaptive,
     delay_compensated,
+    delayed_nesterov,
     exponential_penalty,
     fasgd,
+    fedasync,
     gap_aware,
     nadam,
+    pipemare,
     rmsprop,
+    schedule_free,
     sgd,
     staleness_aware,
+    staleness_weighted,
+    weights,
 )
 from tests.rules.rule_table import TABLE
 
@@ -78,6 +85,14 @@ NEUTRAL: dict[str, tuple[tg.Rule, tg.Rule]] = {
         dana_ga(LR, 0.0),
         gap_aware(LR, 0.0, nesterov=False, step="tentative"),
     ),
+    "constant weight": (staleness_weighted(LR, weights.constant(), 0.9), sgd(LR, 0.9)),
+    "constant weight before adam": (tg.Rule(LR, Adam(), weights.constant()), adam(LR)),
+    "polynomial a=0": (staleness_weighted(LR, weights.polynomial(0.0), 0.9), sgd(LR, 0.9)),
+    "hinge a=0": (staleness_weighted(LR, weights.hinge(a=0.0), 0.9), sgd(LR, 0.9)),
+    "hinge b=∞": (staleness_weighted(LR, weights.hinge(b=1e9), 0.9), sgd(LR, 0.9)),
+    "threshold=∞": (delay_adaptive(LR, 4, threshold=1e9, momentum=0.9), sgd(LR, 0.9)),
+    "threshold=workers": (delay_adaptive(LR, 9, threshold=4), delay_adaptive(LR, 4)),
+    "every=1": (delayed_nesterov(LR, every=1, momentum=0.9), sgd(LR, 0.9, True)),
     "clip_norm=∞": (tg.Rule(LR, Sgd(0.9), clip_norm=1e30), sgd(LR, 0.9)),
     "ema": (tg.Rule(LR, Sgd(0.9), ema=0.99), sgd(LR, 0.9)),
     "constant rate": (sgd(tg.rates.step(LR, milestones=(10**6,))), sgd(LR)),
@@ -127,6 +142,18 @@ ACTIVE: dict[str, tuple[tg.Rule, tg.Rule]] = {
     "no_decay": (adamw(LR, weight_decay=0.5, no_decay=("*",)), adamw(LR, weight_decay=0.5)),
     "rate_scale": (replace(sgd(LR), rate_scale={"*": 2.0}), sgd(LR)),
     "momentum_decay": (nadam(LR, momentum_decay=0.1), nadam(LR)),
+    "polynomial": (staleness_weighted(LR), sgd(LR)),
+    "hinge": (staleness_weighted(LR, weights.hinge()), sgd(LR)),
+    "hinge b": (
+        staleness_weighted(LR, weights.hinge(b=2.0)),
+        staleness_weighted(LR, weights.hinge()),
+    ),
+    "fedasync": (fedasync(LR), staleness_weighted(LR)),
+    "threshold": (delay_adaptive(LR, 4, threshold=1.0), delay_adaptive(LR, 4)),
+    "pipemare": (pipemare(LR, updates=40), sgd(LR)),
+    "every": (delayed_nesterov(LR, every=4), delayed_nesterov(LR, every=3)),
+    "c": (delayed_nesterov(LR, every=4, c=0.2), delayed_nesterov(LR, every=4)),
+    "beta": (schedule_free(LR, beta=0.5), schedule_free(LR)),
 }
 
 
@@ -138,7 +165,17 @@ def test_other_values_do_change_the_run(name: str) -> None:
 
 
 def test_a_synchronous_group_has_no_delay_to_compensate() -> None:
-    for name in ("staleness_aware", "exponential_penalty", "gap_aware", "delay_compensated"):
+    for name in (
+        "staleness_aware",
+        "exponential_penalty",
+        "gap_aware",
+        "delay_compensated",
+        "staleness_weighted",
+        "staleness_weighted hinge",
+        "fedasync",
+        "delay_adaptive",
+        "pipemare",
+    ):
         rule = TABLE[name]
         plain = replace(rule, correction=sgd(LR).correction)
         order = [0, 1, 2, 3] * 10

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Mapping
+from typing import Any
 
 from tardigrad.bench.loops import engine_loop, in_turn, machine, perceptron
 from tardigrad.clusters import Gamma
@@ -12,11 +13,15 @@ from tardigrad.rules import RULES, Rule, delay_compensated, gap_aware
 from tardigrad.scheduling import schedule
 
 BASE = "sgd"
+NEEDED: Mapping[str, Mapping[str, Any]] = {
+    "exponential_penalty": {"rate": 0.1},
+    "delay_adaptive": {"workers": 32},
+    "pipemare": {"updates": 1000},
+    "delayed_nesterov": {"every": 32},
+}
+"""What rules must be told beside their rate."""
 CATALOGUE: Mapping[str, Rule] = {
-    **{
-        name: make(lr=0.001, **({"rate": 0.1} if name == "exponential_penalty" else {}))
-        for name, make in RULES.items()
-    },
+    **{name: make(0.001, **NEEDED.get(name, {})) for name, make in RULES.items()},
     "delay_compensated, adaptive": delay_compensated(lr=0.001, adaptive=True),
     "gap_aware, per layer": gap_aware(lr=0.001, per="layer"),
     "gap_aware, global": gap_aware(lr=0.001, per="global"),

@@ -38,6 +38,7 @@ LISTS = {
     "works": Listed("work/__init__.py", "WORKS", "WORK"),
     "tasks": Listed("tasks/__init__.py", "TASKS", "TASK"),
     "rates": Listed("rules/rates.py", "RATES", "RATE"),
+    "weights": Listed("rules/weights.py", "WEIGHTS", "WEIGHT"),
     "loggers": Listed("experiment/loggers/__init__.py", "LOGGERS", "LOGGER"),
 }
 

@@ -32,7 +32,7 @@ from tardigrad.experiment.structure import (
 )
 from tardigrad.links import LINKS, Link
 from tardigrad.policies import POLICIES, Policy
-from tardigrad.rules import RULES, Rule
+from tardigrad.rules import RULES, WEIGHTS, Rule, StalenessWeight
 from tardigrad.rules.rates import RATES, LearningRate
 from tardigrad.runtime.placement import Placement
 from tardigrad.scheduling import Schedule, check_control, schedule
@@ -49,7 +49,16 @@ CLUSTER = Registry("cluster", CLUSTERS, Cluster)
 LINK = Registry("link", LINKS, Link)
 WORK = Registry("work", WORKS, Work)
 RATE = Registry("rate", RATES, LearningRate, key="rate")
-STRUCTURE = Structure({Policy: POLICY, Cluster: CLUSTER, LearningRate: RATE, Rule: RULE})
+WEIGHT = Registry("weight", WEIGHTS, StalenessWeight)
+STRUCTURE = Structure(
+    {
+        Policy: POLICY,
+        Cluster: CLUSTER,
+        LearningRate: RATE,
+        Rule: RULE,
+        StalenessWeight: WEIGHT,
+    }
+)
 
 LOGGER = Registry("logger", LOGGERS, Observer)
 _FILLED_LATER = {"folder": Path(), "name": ""}

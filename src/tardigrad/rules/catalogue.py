@@ -1,5 +1,7 @@
 """The papers' rules by their names: each a correction in front of an optimizer.
 
+Those that have a part to themselves stand beside it, in its file.
+
 The first line of each docstring is the formula that `tardigrad list rules` prints. τ is the
 staleness (delay + 1), g the arriving gradient plus weight_decay·θ, v momentum, η the rate now.
 """
@@ -12,14 +14,21 @@ from tardigrad.rules.adagrad import AdaGrad
 from tardigrad.rules.adam import Adam
 from tardigrad.rules.dana import Dana
 from tardigrad.rules.delay import DelayCompensation
+from tardigrad.rules.delay_adaptive import delay_adaptive
+from tardigrad.rules.delayed_nesterov import delayed_nesterov
 from tardigrad.rules.fasgd import Fasgd
+from tardigrad.rules.fedasync import fedasync
 from tardigrad.rules.gap import Gap
+from tardigrad.rules.muon import muon
 from tardigrad.rules.nadam import NAdam
+from tardigrad.rules.pipemare import pipemare
 from tardigrad.rules.rates import Rate
 from tardigrad.rules.rmsprop import RmsProp
 from tardigrad.rules.rule import Rule
+from tardigrad.rules.schedule_free import schedule_free
 from tardigrad.rules.sgd import Sgd
 from tardigrad.rules.staleness import ExponentialPenalty, StalenessAware
+from tardigrad.rules.weights import staleness_weighted
 
 
 def sgd(lr: Rate, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> Rule:
@@ -270,5 +279,12 @@ RULES: dict[str, Callable[..., Rule]] = {
         dana_ga,
         adam_sa,
         adam_ga,
+        staleness_weighted,
+        fedasync,
+        delay_adaptive,
+        pipemare,
+        delayed_nesterov,
+        schedule_free,
+        muon,
     )
 }
