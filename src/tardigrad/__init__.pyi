@@ -49,7 +49,10 @@ from tardigrad.policies import Deadline as Deadline
 from tardigrad.policies import Partial as Partial
 from tardigrad.policies import PartialPull as PartialPull
 from tardigrad.policies import Policy as Policy
+from tardigrad.policies import Quorum as Quorum
 from tardigrad.policies import RampUp as RampUp
+from tardigrad.policies import Rennala as Rennala
+from tardigrad.policies import Ringmaster as Ringmaster
 from tardigrad.policies import SoftSync as SoftSync
 from tardigrad.policies import StaleSynchronous as StaleSynchronous
 from tardigrad.policies import Sync as Sync

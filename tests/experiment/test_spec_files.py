@@ -68,6 +68,9 @@ def test_every_name_can_stand_in_a_spec() -> None:
         "soft_sync": {"groups": 2},
         "stale_synchronous": {"bound": 3},
         "bounded_delay": {"max_delay": 3},
+        "ringmaster": {"bound": 3},
+        "rennala": {"batch": 3},
+        "quorum": {"size": 2, "grace_s": 0.5},
     }
     for name in RULES:
         rate = "alpha" if name == "fedasync" else "lr"

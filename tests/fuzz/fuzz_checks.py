@@ -78,7 +78,7 @@ def check_refusal(case: Case, message: str) -> None:
         base, _, _ = unwrapped(case.policy)
         assert isinstance(base, tg.SoftSync), message
         assert base.wait, message
-        size = cluster.workers // base.groups
+        size = base.group_size(cluster.workers)
         assert (size - 1) * case.shards >= cluster.workers, message
 
 

@@ -1,7 +1,7 @@
 """Random clusters, networks, policies and links that fit each other."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tardigrad as tg
 from tardigrad.clusters import Cluster
@@ -103,7 +103,7 @@ def draw_policy(seed: int, workers: int, clock: bool) -> Policy:
 
 
 def _base(draw: Draws, workers: int, clock: bool) -> Policy:
-    kind = draw.integer(0, 7 if clock else 6)
+    kind = draw.integer(0, 10 if clock else 9)
     if kind == 0:
         return tg.Async(wait=draw.chance(0.6))
     if kind == 1:
@@ -111,11 +111,22 @@ def _base(draw: Draws, workers: int, clock: bool) -> Policy:
     if kind == 2:
         return tg.Backup(draw.integer(0, workers - 1))
     if kind == 3:
-        return tg.SoftSync(draw.integer(1, workers), wait=draw.chance(0.5))
+        if draw.chance(0.5):
+            return tg.SoftSync(draw.integer(1, workers), wait=draw.chance(0.5))
+        wait = draw.chance(0.5)
+        return tg.SoftSync(size=draw.integer(1, workers if wait else 2 * workers), wait=wait)
     if kind == 4:
         return tg.StaleSynchronous(draw.choice([0, 1, 2, 5, None]))
     if kind == 5:
         return tg.BoundedDelay(draw.integer(0, 5))
+    if kind == 7:
+        return tg.Ringmaster(draw.integer(1, 6))
+    if kind == 8:
+        return tg.Rennala(draw.integer(1, 2 * workers))
+    if kind == 9:
+        grace_s = draw.uniform(0.05, 2.0) if clock and draw.chance(0.6) else 0.0
+        late: Literal["drop", "next"] = draw.choice(["drop", "next"])
+        return tg.Quorum(draw.integer(1, workers), grace_s, late)
     if kind == 6:
         timeouts = {
             name: draw.uniform(0.05, 2.0)

@@ -224,7 +224,7 @@ def _arrivals(f: Facts) -> None:
     """Nothing is decided before the gradient is there, and nothing is forgotten that was there
     when the shard made its last version."""
     s = f.s
-    at_once = isinstance(f.base, tg.Async | tg.BoundedDelay | tg.StaleSynchronous)
+    at_once = isinstance(f.base, tg.Async | tg.BoundedDelay | tg.Ringmaster | tg.StaleSynchronous)
     for row in np.nonzero(np.isfinite(s.end_s))[0].tolist():
         for shard in range(s.shards):
             arrives_s, fates = f.arrives_s[row, shard], f.fates[row, shard]
@@ -239,7 +239,8 @@ def _arrivals(f: Facts) -> None:
 def _answers(f: Facts) -> None:
     """Who waits for its answers starts when its last gradient has met its fate at every shard."""
     s, base = f.s, f.base
-    waits = getattr(base, "wait", True) and not isinstance(base, tg.Partial)
+    waits = getattr(base, "wait", True) and not isinstance(base, tg.Partial | tg.Rennala)
+    waits = waits and getattr(base, "late", "drop") == "drop"
     if not waits or f.pulls_part or f.case.link.withholds_pushes:
         return
     for worker in range(s.workers):
@@ -267,7 +268,7 @@ def _groups(f: Facts) -> None:
         order = list(zip(s.worker[rows].tolist(), s.step[rows].tolist(), strict=True))
         if not f.case.link.withholds_pushes:
             assert order == sorted(order), "a group stands in worker order"
-    if isinstance(base, tg.Async | tg.BoundedDelay | tg.StaleSynchronous):
+    if isinstance(base, tg.Async | tg.BoundedDelay | tg.Ringmaster | tg.StaleSynchronous):
         assert (sizes == 1).all()
     if isinstance(base, tg.Sync | tg.Backup | tg.Deadline) and not f.pulls_part:
         for group in range(s.groups):
@@ -278,19 +279,25 @@ def _groups(f: Facts) -> None:
     exact: dict[type[Policy], Any] = {
         tg.Sync: lambda: workers,
         tg.Backup: lambda: workers - base.backups,  # type: ignore[attr-defined]
-        tg.SoftSync: lambda: workers // base.groups,  # type: ignore[attr-defined]
+        tg.SoftSync: lambda: base.group_size(workers),  # type: ignore[attr-defined]
     }
     if type(base) in exact:
         assert (sizes == exact[type(base)]()).all(), "as many as the policy says"
     if isinstance(base, tg.Partial) and base.push is not None:
         assert sizes.min() >= base.push
+    if isinstance(base, tg.Quorum) and base.late == "drop":
+        assert sizes.min() >= base.size
+        assert sizes.max() <= workers
+    if isinstance(base, tg.Rennala) and f.everything_crosses:
+        assert (sizes == base.batch).all()
 
 
 def _bounds(f: Facts) -> None:
     s, base = f.s, f.base
-    if isinstance(base, tg.BoundedDelay):
+    if isinstance(base, tg.BoundedDelay | tg.Ringmaster):
         assert s.delays.max() <= base.max_delay
-    rounds = isinstance(base, tg.Sync | tg.Backup | tg.Deadline)
+    rounds = isinstance(base, tg.Sync | tg.Backup | tg.Deadline | tg.Rennala)
+    rounds = rounds or (isinstance(base, tg.Quorum) and base.late == "drop")
     if rounds and f.everything_crosses and not f.pulls_part:
         assert s.delays.max() == 0, "a round is computed at the version it is applied to"
     known = {
@@ -299,6 +306,9 @@ def _bounds(f: Facts) -> None:
         tg.Deadline: "too late",
         tg.Partial: "old stamp",
         tg.BoundedDelay: "delay over bound",
+        tg.Ringmaster: "delay at bound",
+        tg.Rennala: "old version",
+        tg.Quorum: "too late",
     }
     # What a worker that left had pushed, or held back, may be lost.
     allowed = {known.get(type(base)), MERGED, "unsent"}

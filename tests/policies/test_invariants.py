@@ -25,14 +25,25 @@ EXAMPLES: list[Policy] = [
     tg.SoftSync(2, wait=False),
     tg.StaleSynchronous(0),
     tg.StaleSynchronous(2),
+    tg.SoftSync(size=2),
+    tg.SoftSync(size=9, wait=False),
     tg.BoundedDelay(4),
+    tg.Ringmaster(5),
+    tg.Rennala(4),
+    tg.Rennala(9),
+    tg.Quorum(4),
+    tg.Quorum(4, grace_s=20.0),
+    tg.Quorum(3, grace_s=10.0, late="next"),
     tg.PartialPull(tg.StaleSynchronous(1), pull=0.5),
     tg.PartialPull(tg.Backup(2), pull=0.7, pull_timeout_s=10.0),
     tg.PartialPull(tg.Sync(), pull=0.3),
     tg.PartialPull(tg.SoftSync(3, wait=False), pull=0.5),
+    tg.PartialPull(tg.Quorum(3, grace_s=10.0, late="next"), pull=0.5),
+    tg.PartialPull(tg.Rennala(4), pull=0.5),
     tg.RampUp(tg.Async(), updates=20),
     tg.RampUp(tg.Sync(), updates=20),
     tg.RampUp(tg.Partial(push=4, pull=0.7), updates=20),
+    tg.RampUp(tg.Quorum(4, grace_s=20.0), updates=20),
 ]
 CLUSTERS = {
     "plain": tg.Gamma(workers=WORKERS),
@@ -107,13 +118,20 @@ def test_group_sizes_and_bounds(cluster: str, seed: int) -> None:
         tg.SoftSync(2): WORKERS // 2,
         tg.SoftSync(4, wait=False): 1,
         tg.Async(): 1,
+        tg.SoftSync(size=2): 2,
+        tg.SoftSync(size=9, wait=False): 9,
+        tg.Ringmaster(3): 1,
+        tg.Rennala(4): 4,
+        tg.Rennala(9): 9,
+        tg.Quorum(4): 4,
     }
     for policy, size in sizes.items():
         assert set(np.diff(made(policy, cluster, seed).group_start)) == {size}, policy
-    for policy in (tg.Sync(), tg.Backup(2)):
+    for policy in (tg.Sync(), tg.Backup(2), tg.Rennala(4), tg.Quorum(4), tg.Quorum(3, 20.0)):
         assert made(policy, cluster, seed).delays.max() == 0, policy
     for bound in (0, 3, 8):
         assert made(tg.BoundedDelay(bound), cluster, seed).delays.max() <= bound
+        assert made(tg.Ringmaster(bound + 1), cluster, seed).delays.max() <= bound
     partial = made(tg.Partial(push=4, pull=0.7), cluster, seed)
     assert set(np.diff(partial.group_start)) == set(partial.group_scale) == {4}
     longer = made(tg.Partial(push=4, pull=0.7, push_timeout_s=20.0), cluster, seed)
@@ -152,7 +170,8 @@ def test_quotas_follow_those_who_leave() -> None:
 def test_run_stops_and_says_so_when_all_are_gone() -> None:
     gone = tg.Gamma(workers=2, absences=(Absence(0, 500.0), Absence(1, 700.0)))
     for policy in EXAMPLES:
-        if "Backup" in str(policy) or "push=" in str(policy) or "SoftSync(groups=3" in str(policy):
+        needing = ("Backup", "push=", "SoftSync(groups=3", "Quorum")
+        if any(word in str(policy) for word in needing):
             continue  # more than two workers needed
         with pytest.raises(ValueError, match="all workers are gone"):
             tg.schedule(policy, gone, updates=1000)

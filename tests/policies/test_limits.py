@@ -28,16 +28,37 @@ def test_limits_are_the_same_schedules(cluster: Cluster, shards: int) -> None:
     n = cluster.workers
     synchronous, asynchronous = (made(p, cluster, shards) for p in (tg.Sync(), tg.Async()))
     policy: Policy
-    for policy in (tg.Backup(0), tg.SoftSync(1), tg.PartialPull(tg.Sync())):
+    quorums = tg.Quorum(n), tg.Quorum(n, late="next")
+    for policy in (tg.Backup(0), tg.SoftSync(1), *quorums, tg.PartialPull(tg.Sync())):
         assert differing(made(policy, cluster, shards), synchronous) == [], policy
     unbounded = tg.StaleSynchronous(None), tg.StaleSynchronous(inf), tg.BoundedDelay(10**9)
-    for policy in (*unbounded, tg.SoftSync(n), tg.SoftSync(n, wait=False)):
+    at_once = tg.SoftSync(n), tg.SoftSync(n, wait=False), tg.SoftSync(size=1), tg.Ringmaster(10**9)
+    assert differing(made(tg.SoftSync(size=n), cluster, shards), synchronous) == []
+    for policy in (*unbounded, *at_once):
         assert differing(made(policy, cluster, shards), asynchronous) == [], policy
         assert differing(made(tg.PartialPull(policy), cluster, shards), asynchronous) == [], policy
     for push in (None, n):
         partial = made(tg.Partial(push), cluster, shards)
         assert differing(partial, synchronous, ignore=["group_scale"]) == []
         assert set(partial.group_scale) == {float(n)}  # linear scaling
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("cluster", CLUSTERS[:3], ids=IDS[:3])
+def test_newer_policies_are_older_ones_at_their_limits(cluster: Cluster, shards: int) -> None:
+    pairs: list[tuple[Policy, Policy]] = [
+        (tg.Ringmaster(4), tg.BoundedDelay(3)),
+        (tg.Rennala(1), tg.BoundedDelay(0)),
+        (tg.Quorum(4), tg.Backup(2)),
+        (tg.SoftSync(size=2), tg.SoftSync(3)),
+        (tg.SoftSync(size=2, wait=False), tg.SoftSync(3, wait=False)),
+    ]
+    if cluster != CLUSTERS[2]:  # which has no clock
+        pairs += [(tg.Quorum(1, 1e9), tg.Sync()), (tg.Quorum(3, 1e9, "next"), tg.Sync())]
+    for mine, theirs in pairs:
+        one, other = (made(p, cluster, shards) for p in (mine, theirs))
+        assert differing(one, other, ignore=["reasons"]) == [], (mine, theirs)
+        assert (len(one.drop_row) > 0) == (len(other.drop_row) > 0)
 
 
 @pytest.mark.parametrize("shards", [1, 3])

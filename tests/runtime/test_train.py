@@ -14,6 +14,7 @@ from tardigrad.policies import Policy
 from tardigrad.runtime import ActorPool, Change, train
 from tardigrad.tasks import TASKS, Task
 from tardigrad.tasks.split import Data, Split
+from tests.rules.rule_table import made
 from tests.runtime.run_checks import assert_replays
 from tests.runtime.spare_pool import SparePool
 
@@ -44,7 +45,7 @@ def run_and_replay(
     task: Task = TASK,
     shared_memory: bool = True,
 ) -> tg.Run:
-    rule = rules.RULES[rule_name](lr=0.02)
+    rule = made(rule_name, 0.02)
     processes = tg.Processes(pool=pool, shared_memory=shared_memory)
     run = train(task, rule, policy, workers=4, shards=2, updates=updates, processes=processes)
     assert_replays(run, task, rule, updates)
@@ -76,6 +77,35 @@ def test_what_a_task_draws_is_drawn_again_by_the_replay(pool: ActorPool) -> None
 @pytest.mark.parametrize("policy", OTHERS)
 def test_the_other_policies_run_with_real_timers(policy: str, pool: ActorPool) -> None:
     run_and_replay(OTHERS[policy], "gap_aware", pool, updates=40)
+
+
+@pytest.mark.parametrize(
+    ("rule", "policy"),
+    [
+        ("delayed_nesterov", tg.Quorum(2, grace_s=0.005)),
+        ("schedule_free", tg.Quorum(2, grace_s=0.005, late="next")),
+        ("staleness_weighted", tg.SoftSync(size=3, wait=False)),
+        ("delay_adaptive", tg.Ringmaster(3)),
+        ("pipemare", tg.Rennala(3)),
+        ("fedasync", tg.Async()),
+    ],
+    ids=str,
+)
+def test_the_newer_rules_and_policies_replay_bit_for_bit(
+    rule: str, policy: Policy, pool: ActorPool
+) -> None:
+    run_and_replay(policy, rule, pool, updates=40)
+
+
+def test_muon_replays_bit_for_bit_on_shards_of_whole_tensors(pool: ActorPool) -> None:
+    rule = made("muon", 0.02)
+    run = train(
+        TASK, rule, tg.Async(), workers=3, shards=2, shard_by="tensor", updates=30,
+        processes=tg.Processes(pool=pool),
+    )  # fmt: skip
+    assert_replays(run, TASK, rule, 30, shard_by="tensor")
+    with pytest.raises(ValueError, match=r'Muon .*shard_by = "tensor"'):
+        train(TASK, rule, tg.Async(), workers=3, shards=2, updates=30)
 
 
 @pytest.mark.parametrize(

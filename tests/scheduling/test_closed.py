@@ -45,9 +45,14 @@ POLICIES: dict[str, Callable[[int, Draws], tg.Policy]] = {
     "backup": lambda n, draw: tg.Backup(int(draw.integers(0, n))),
     "soft sync": lambda n, draw: tg.SoftSync(int(draw.integers(1, n + 1))),
     "soft sync at once": lambda n, draw: tg.SoftSync(int(draw.integers(1, n + 1)), wait=False),
+    "soft sync of a size": lambda n, draw: tg.SoftSync(size=int(draw.integers(1, n + 1))),
+    "soft sync of a size at once": lambda n, draw: tg.SoftSync(
+        size=int(draw.integers(1, 2 * n + 1)), wait=False
+    ),
     "stale": lambda n, draw: tg.StaleSynchronous(int(draw.integers(0, 6))),
     "stale, unbounded": lambda n, draw: tg.StaleSynchronous(None),
     "bounded": lambda n, draw: tg.BoundedDelay(int(draw.integers(0, 2 * n))),
+    "ringmaster": lambda n, draw: tg.Ringmaster(int(draw.integers(1, 2 * n))),
     "deadline": lambda n, draw: tg.Deadline(draw.choice([0.0, 0.5, 1.0, 2.0, 3.0, 110.0, 128.0])),
     "partial": lambda n, draw: tg.Partial(
         push=int(draw.integers(1, n + 1)), pull=draw.choice([0.5, 0.9, 1.0])
@@ -175,7 +180,9 @@ def test_over_a_network(policy: str, network: str) -> None:
         looped = tg.schedule(chosen, machines, updates, seed, shards, bulk=False)
         about = f"{chosen} {machines} {updates=} {seed=} {shards=}"
         if closed is None:
-            dropped = isinstance(chosen, tg.BoundedDelay) and len(looped.drop_row) > 0
+            dropped = (
+                isinstance(chosen, tg.BoundedDelay | tg.Ringmaster) and len(looped.drop_row) > 0
+            )
             assert dropped or _arrive_together(looped), about
             continue
         looped.about.clear()
@@ -256,8 +263,8 @@ def test_steps_that_take_no_time() -> None:
             declined.add(name)
         looped = tg.schedule(policy, cluster, 60, seed=1, bulk=False)
         assert tg.schedule(policy, cluster, 60, seed=1) == looped, name
-    by_starts = {"async", "async at once", "soft sync at once", "bounded"}
-    assert declined == by_starts | {"stale", "stale, unbounded"}
+    by_starts = {"async", "async at once", "soft sync at once", "soft sync of a size at once"}
+    assert declined == by_starts | {"bounded", "ringmaster", "stale", "stale, unbounded"}
 
 
 def test_a_schedule_is_a_beginning_of_the_longer_one() -> None:

@@ -38,6 +38,11 @@ POLICIES: dict[str, Callable[[int], Policy]] = {
     "stale_synchronous": lambda workers: tg.StaleSynchronous(1),
     "deadline": lambda workers: tg.Deadline(0.15),
     "bounded_delay": lambda workers: tg.BoundedDelay(2),
+    "ringmaster": lambda workers: tg.Ringmaster(2),
+    "rennala": lambda workers: tg.Rennala(3),
+    "quorum": lambda workers: tg.Quorum(max(1, workers - 1), grace_s=0.05),
+    "quorum_next": lambda workers: tg.Quorum(max(1, workers // 2), grace_s=0.05, late="next"),
+    "fedbuff": lambda workers: tg.SoftSync(size=3, wait=False),
     "partial": lambda workers: tg.Partial(
         push=max(1, workers - 1), pull=0.5, push_timeout_s=0.3, pull_timeout_s=0.3
     ),
@@ -53,6 +58,9 @@ RULES: dict[str, Callable[[], rules.Rule]] = {
     "dana": lambda: rules.dana(lr=0.02),
     "adam": lambda: rules.adam(lr=0.01),
     "fasgd": lambda: rules.fasgd(lr=0.01),
+    "delayed_nesterov": lambda: rules.delayed_nesterov(lr=0.05, every=3),
+    "schedule_free": lambda: rules.schedule_free(lr=0.1),
+    "staleness_weighted": lambda: rules.staleness_weighted(lr=0.05),
 }
 LINKS: dict[str, Link] = {
     "every": tg.Every(push=3, pull=2),

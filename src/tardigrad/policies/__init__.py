@@ -19,7 +19,10 @@ from tardigrad.policies.machine import (
 )
 from tardigrad.policies.partial import Partial
 from tardigrad.policies.partial_pull import PartialPull
+from tardigrad.policies.quorum import Quorum
 from tardigrad.policies.ramp_up import RampUp
+from tardigrad.policies.rennala import Rennala
+from tardigrad.policies.ringmaster import Ringmaster
 from tardigrad.policies.soft_sync import SoftSync
 from tardigrad.policies.stale_synchronous import StaleSynchronous
 from tardigrad.policies.synchronous import Sync
@@ -33,6 +36,9 @@ POLICIES: dict[str, type[Policy]] = {
     "soft_sync": SoftSync,
     "stale_synchronous": StaleSynchronous,
     "bounded_delay": BoundedDelay,
+    "ringmaster": Ringmaster,
+    "rennala": Rennala,
+    "quorum": Quorum,
     "partial_pull": PartialPull,
     "ramp_up": RampUp,
 }
@@ -52,9 +58,12 @@ __all__ = [
     "PullAll",
     "PullHalf",
     "PushHalf",
+    "Quorum",
     "RampUp",
     "Release",
+    "Rennala",
     "Request",
+    "Ringmaster",
     "SetTimer",
     "SoftSync",
     "StaleSynchronous",

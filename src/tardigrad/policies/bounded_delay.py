@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tardigrad.core.checks import count
 from tardigrad.policies.machine import Arrival, Drop, Policy, PushHalf, ShardCommand
@@ -23,6 +24,8 @@ class BoundedDelay(Policy):
 
     max_delay: int
 
+    reason: ClassVar[str] = "delay over bound"
+
     def __post_init__(self) -> None:
         count("max_delay", self.max_delay, least=0)
 
@@ -31,15 +34,16 @@ class BoundedDelay(Policy):
         return True
 
     def push_half(self, workers: Iterable[int]) -> PushHalf:
-        return _BoundedDelayHalf(workers, self.max_delay)
+        return BoundedDelayHalf(workers, self.max_delay, self.reason)
 
 
-class _BoundedDelayHalf(PushHalf):
-    def __init__(self, workers: Iterable[int], max_delay: int) -> None:
+class BoundedDelayHalf(PushHalf):
+    def __init__(self, workers: Iterable[int], max_delay: int, reason: str) -> None:
         super().__init__(workers)
         self.max_delay = max_delay
+        self.reason = reason
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         if self.version - arrival.read > self.max_delay:
-            return [Drop(arrival.row, "delay over bound"), *self.answer(arrival)]
+            return [Drop(arrival.row, self.reason), *self.answer(arrival)]
         return [self.apply_one(arrival), *self.answer(arrival)]

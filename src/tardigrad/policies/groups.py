@@ -32,18 +32,25 @@ class GroupHalf(PushHalf):
     def gather(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         """This one too, and see whether there are enough."""
         dropped: list[ShardCommand] = []
-        if arrival.worker in self.stays:  # it has come back before
-            mine = [a for a in self.pending if a.worker == arrival.worker]
-            if any(a.stay > arrival.stay for a in mine):
-                return [Drop(arrival.row, EARLIER_STAY)]
-            old = [a for a in mine if a.stay < arrival.stay]
-            self.pending = [a for a in self.pending if a not in old]
-            dropped = [Drop(a.row, EARLIER_STAY) for a in old]
-        self.pending.append(arrival)
+        if arrival.worker in self.stays:
+            dropped = self.take(arrival)
+        else:
+            self.pending.append(arrival)
         if self.present(arrival):
             self.waiting.append(arrival.worker)
         commands = self.review(now_s)
         return [*dropped, *commands] if dropped else commands
+
+    def take(self, arrival: Arrival) -> list[ShardCommand]:
+        """Into the group, where at most one stay of its worker counts: the newest. What is of an
+        earlier one is dropped, be it this."""
+        mine = [a for a in self.pending if a.worker == arrival.worker]
+        if any(a.stay > arrival.stay for a in mine):
+            return [Drop(arrival.row, EARLIER_STAY)]
+        old = [a for a in mine if a.stay < arrival.stay]
+        self.pending = [a for a in self.pending if a not in old]
+        self.pending.append(arrival)
+        return [Drop(a.row, EARLIER_STAY) for a in old]
 
     def left(self, worker: int, now_s: float) -> list[ShardCommand]:
         self.waiting = [w for w in self.waiting if w != worker]

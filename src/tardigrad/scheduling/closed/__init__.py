@@ -16,6 +16,7 @@ from tardigrad.policies import (
     Deadline,
     Partial,
     Policy,
+    Ringmaster,
     SoftSync,
     StaleSynchronous,
     Sync,
@@ -53,11 +54,12 @@ def closed_schedule(
 
 def has_closed_form(policy: Policy, cluster: Cluster, shards: int) -> bool:
     """Whether `closed_schedule` has one, as far as can be told beforehand. There is none where
-    workers tie in steps that take no time, or over a network in any; where `BoundedDelay` drops
-    something over a network; and where so short a `Deadline` leaves rounds of a few."""
+    workers tie in steps that take no time, or over a network in any; where `BoundedDelay` or
+    `Ringmaster` drops something over a network; and where so short a `Deadline` leaves rounds of a
+    few."""
     # A policy of one's own may be derived from one of these, and do something else.
     kind, workers = type(policy), cluster.workers
-    never_waits = kind in (Async, BoundedDelay) or (
+    never_waits = kind in (Async, BoundedDelay, Ringmaster) or (
         isinstance(policy, SoftSync) and kind is SoftSync and not policy.wait
     )
     if not isinstance(cluster, TimedCluster):
@@ -95,7 +97,7 @@ def least_gradients(policy: Policy, cluster: Cluster, updates: int) -> int:
         case Partial():
             size = quota(policy, workers)
         case SoftSync():
-            size = max(1, workers // policy.groups)
+            size = policy.group_size(workers)
     return max(workers, size * updates)
 
 
@@ -103,7 +105,7 @@ def _at_one_shard(policy: Policy, cluster: Cluster, updates: int, seed: int) -> 
     match policy:
         case Async():
             return asynchronous(policy, cluster, updates, seed)
-        case BoundedDelay():
+        case BoundedDelay() | Ringmaster():
             return bounded_delay(policy, cluster, updates, seed)
         case SoftSync() if not policy.wait:
             return soft_sync(policy, cluster, updates, seed)

@@ -1,4 +1,4 @@
-"""`BoundedDelay` from the arrivals of workers that never wait.
+"""`BoundedDelay` and `Ringmaster` from the arrivals of workers that never wait.
 
 A push is answered whether it is applied or dropped, so arrivals are those of `Async`. What is left
 is which of them are applied, and that is a recurrence without a closed form of its own: with v the
@@ -14,15 +14,13 @@ import numpy as np
 
 from tardigrad.clusters import Cluster
 from tardigrad.core.arrays import Ints
-from tardigrad.policies import BoundedDelay
+from tardigrad.policies import BoundedDelay, Ringmaster
 from tardigrad.scheduling.closed.free import FreeArrivals, free_arrivals
 from tardigrad.scheduling.closed.one_shard import OneShard
 
-REASON = "delay over bound"
-
 
 def bounded_delay(
-    policy: BoundedDelay, cluster: Cluster, updates: int, seed: int
+    policy: BoundedDelay | Ringmaster, cluster: Cluster, updates: int, seed: int
 ) -> OneShard | None:
     count = updates
     while True:
@@ -52,7 +50,7 @@ def bounded_delay(
         drop_row=row[~applied],
         drop_time_s=end_s[~applied],
         drop_after=version[~applied],
-        drop_reason=REASON,
+        drop_reason=policy.reason,
     )
 
 

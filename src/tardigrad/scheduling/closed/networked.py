@@ -1,4 +1,4 @@
-"""`Async`, `BoundedDelay`, `StaleSynchronous` and `Sync` over a network.
+"""`Async`, `BoundedDelay`, `Ringmaster`, `StaleSynchronous` and `Sync` over a network.
 
 This is a recursion over steps, all workers and shards at a time, and then a sort of all arrivals.
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from tardigrad.clusters import Messages, StepTimes, TimedCluster
 from tardigrad.core.arrays import Floats, Ints
-from tardigrad.policies import Async, BoundedDelay, Policy, StaleSynchronous, Sync
+from tardigrad.policies import Async, BoundedDelay, Policy, Ringmaster, StaleSynchronous, Sync
 from tardigrad.scheduling.closed.arrivals import LATER
 from tardigrad.scheduling.schedule import Schedule
 
@@ -41,7 +41,7 @@ def steady(cluster: TimedCluster) -> bool:
 
 def goes_over_network(policy: Policy) -> bool:
     """Whether `networked` is for this."""
-    return policy == Async() or type(policy) in (BoundedDelay, StaleSynchronous, Sync)
+    return policy == Async() or type(policy) in (BoundedDelay, Ringmaster, StaleSynchronous, Sync)
 
 
 def networked(
@@ -69,7 +69,7 @@ def networked(
     group_rows = rows.row[step[applied], worker[applied]][:, None]
     if size > 1:
         group_rows = rows.row[step[applied]]
-    if isinstance(policy, BoundedDelay):
+    if isinstance(policy, BoundedDelay | Ringmaster):
         late = rank - rows.read[rows.row[step, worker], shard]
         if (late[applied] > policy.max_delay).any():
             return None  # the first of these would be dropped

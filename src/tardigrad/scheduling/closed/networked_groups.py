@@ -53,7 +53,7 @@ class _Groups:
         if isinstance(policy, Backup):
             self.size = workers - policy.backups
         else:
-            self.size = max(1, workers // policy.groups)
+            self.size = policy.group_size(workers)
         self.updates = updates
         self.recorder = Recorder(workers, shards)
         self._heap: list[_Event] = []

@@ -1,6 +1,6 @@
 """`SoftSync` without waiting in closed form.
 
-Every c = max(1, ⌊N / groups⌋) arrivals are a group, whoever brought them, so arrival j belongs to
+Every c arrivals (`SoftSync.group_size`) are a group, whoever brought them, so arrival j belongs to
 group ⌊j / c⌋ and its worker reads version ⌊(j + 1) / c⌋: a push that completes its group is applied
 before its worker reads. Every push is answered at once, and a group of c counts as c replies, so
 there is one reply more than gradients decided on where a push completes none, and c − 1 fewer where
@@ -16,7 +16,7 @@ from tardigrad.scheduling.closed.one_shard import OneShard
 
 
 def soft_sync(policy: SoftSync, cluster: Cluster, updates: int, seed: int) -> OneShard | None:
-    size = max(1, cluster.workers // policy.groups)
+    size = policy.group_size(cluster.workers)
     arrived = free_arrivals(cluster, seed, updates * size)
     if arrived is None:
         return None

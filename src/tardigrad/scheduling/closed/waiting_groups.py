@@ -1,7 +1,7 @@
 """`SoftSync` with waiting: many groups at a time, as far as they do not depend on each other.
 
 Gradients come in order of (end, row), rows being numbered in order of their starts. Every
-c = max(1, ⌊N / groups⌋) of them are a group; when the last of them comes, at t, their workers start
+c of them (`SoftSync.group_size`) are a group; when the last of them comes, at t, their workers start
 the next rows, in worker order, at the version that the group has made.
 
 No closed form is known, but this: of the N gradients that are under way, in order, the first c are
@@ -35,7 +35,7 @@ AHEAD = 16
 
 def waiting_groups(policy: SoftSync, cluster: TimedCluster, updates: int, seed: int) -> OneShard:
     workers = cluster.workers
-    size = max(1, workers // policy.groups)
+    size = policy.group_size(workers)
     times = cluster.realise(seed)
     make = _many_at_a_time if workers >= MANY else _one_by_one
     came_rows, came_s, started = make(times, workers, size, updates)

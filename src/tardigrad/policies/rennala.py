@@ -1,0 +1,67 @@
+"""Rennala: batches of gradients of one version, from whoever is fast."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tardigrad.core.checks import count, require
+from tardigrad.policies.groups import RoundHalf
+from tardigrad.policies.machine import (
+    Arrival,
+    Policy,
+    PullAll,
+    PullHalf,
+    PushHalf,
+    ShardCommand,
+)
+from tardigrad.policies.ringmaster import NO_STOP
+
+
+@dataclass(frozen=True)
+class Rennala(Policy):
+    """Apply the mean of `batch` gradients of the current version; a worker may give several.
+
+    Who pushes goes on at once with the version that is there; over several shards, when all are at
+    one version. A gradient of an older version is dropped ("old version") when it arrives. Each
+    shard counts for itself; where all workers have come to wait for it, because some of what they
+    pushed was lost, it goes on with less.
+
+    Args:
+        batch: B, how many gradients an update takes, from one worker or several.
+        stop: False: a worker computes to the end what will be dropped. Interrupting it is refused.
+
+    Limits: batch = 1 is `BoundedDelay(0)`. With one worker it is one worker with a batch B times
+    as large.
+
+    Reference: Tyurin and Richtárik, Optimal Time Complexities of Parallel Stochastic Optimization
+    Methods Under a Fixed Computation Model (2023).
+    """
+
+    batch: int
+    stop: bool = False
+
+    def __post_init__(self) -> None:
+        count("batch", self.batch)
+        require(not self.stop, f"Rennala(stop=True): {NO_STOP}")
+
+    def push_half(self, workers: Iterable[int]) -> PushHalf:
+        return _RennalaHalf(workers, self.batch)
+
+    def pull_half(self, shards: int) -> PullHalf:
+        return PullAll(shards, same_version=True)
+
+
+class _RennalaHalf(RoundHalf):
+    def __init__(self, workers: Iterable[int], batch: int) -> None:
+        super().__init__(workers)
+        self.batch = batch
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        if arrival.stamp < self.version:
+            return self.refuse(arrival)
+        # More may come of this worker, so that, other than in rounds, it has not answered.
+        return [*self.gather(arrival, now_s), *self.answer(arrival)]
+
+    def review(self, now_s: float) -> list[ShardCommand]:
+        # Of those who left too: nobody is waited for, and their gradients are of this version.
+        enough = len(self.pending) >= self.batch or self.exhausted
+        return self.close()[:1] if enough else []
