@@ -95,7 +95,7 @@ def draw_case(seed: int) -> Case:
     policy = draw_policy(seed, workers, clock)
     link = draw_link(seed, policy)
     rule = draw_rule(seed, workers, task["kind"] == "module", link.reads_deviation)
-    shards, shard_by = _sharding(draw, task, rule.options.get("per", "parameter"))
+    shards, shard_by = _sharding(draw, task, rule.per)
     updates = draw.choice([1, 4, 12, 25, 40, FEW_UPDATES])
     if workers <= FEW_WORKERS and draw.chance(0.3):
         updates = draw.choice([80, 120])

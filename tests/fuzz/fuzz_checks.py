@@ -228,8 +228,8 @@ def check_shards(case: Case, run: tg.Run, rule: tg.Rule) -> None:
     """Where shards hear of everything at once, more of them change nothing for rules that act on
     each parameter alone."""
     facts = Facts(case, run.schedule)
-    timers = isinstance(facts.base, tg.Deadline | tg.Partial)
-    elementwise = case.rule.options.get("per", "parameter") == "parameter"
+    timers = isinstance(facts.base, tg.Deadline | tg.Partial | tg.Quorum)
+    elementwise = case.rule.per == "parameter"
     if not elementwise or facts.network is not None or facts.pulls_part or timers:
         return
     if not facts.everything_crosses:

@@ -43,6 +43,12 @@ class RuleDraw:
     common: dict[str, Any] = field(default_factory=dict)
     """What any rule may have: ema, clip_norm."""
 
+    @property
+    def per(self) -> str:
+        """What it looks at together: a "parameter", a "layer", or all of them."""
+        per: str = self.options.get("per", "layer" if self.name == "muon" else "parameter")
+        return per
+
     def make(self) -> Rule:
         """What the text says, so that what is printed is what ran."""
         names = {"rules": rules, "rates": rates, "replace": replace}
