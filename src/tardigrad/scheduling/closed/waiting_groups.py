@@ -1,8 +1,8 @@
 """`SoftSync` with waiting: many groups at a time, as far as they do not depend on each other.
 
 Gradients come in order of (end, row), rows being numbered in order of their starts. Every
-c of them (`SoftSync.group_size`) are a group; when the last of them comes, at t, their workers start
-the next rows, in worker order, at the version that the group has made.
+c of them (`SoftSync.group_size`) are a group; when the last of them comes, at t, their workers
+start the next rows, in worker order, at the version that the group has made.
 
 No closed form is known, but this: of the N gradients that are under way, in order, the first c are
 the next group, the second c the group after that, and so on, as long as no gradient comes before
