@@ -10,7 +10,7 @@ from tardigrad.report.series import Series, load_series
 from tardigrad.report.staleness import draw_staleness, rank_correlation
 from tardigrad.report.sweep import Sweep
 from tardigrad.report.tables import results_table
-from tardigrad.report.timeline import draw_timeline
+from tardigrad.report.timeline import draw_timeline, draw_timelines
 from tardigrad.report.titles import title_from, title_of
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "draw",
     "draw_staleness",
     "draw_timeline",
+    "draw_timelines",
     "load_series",
     "plot_run",
     "rank_correlation",
