@@ -1,5 +1,6 @@
 """`tardigrad demo`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,8 @@ from tardigrad.cli.console import out, tell
 from tardigrad.cli.report import show_results
 from tardigrad.core.checks import require
 from tardigrad.experiment import Entry, Spec, compare_entries
+from tardigrad.report import draw_timelines
+from tardigrad.report import page as pages
 
 WORKERS = 16
 GRADIENTS = 6400
@@ -26,6 +29,8 @@ RULES = {
     "DANA-GA": {"name": "dana_ga", "lr": 0.01},
 }
 """FASGD and SASGD at the rates of the FASGD paper."""
+SHOWN = ("synchronous SGD", "ASGD")
+"""Whose timelines stand one above the other; all other rules have ASGD's."""
 
 
 def demo(
@@ -53,7 +58,27 @@ def demo(
     with watched(folder, many=False) as bars:
         found = compare_entries(compared, folder=folder, progress=bars, about=spec)
     show_results(found, folder, TARGET)
+    _show_asynchrony(folder, {label: compared[label] for label in SHOWN}, gradients)
     out.print(f"everything is in {folder}")
+
+
+def _show_asynchrony(folder: Path, shown: Mapping[str, Spec], gradients: int) -> None:
+    """A timeline, what to notice, and the page. The schedules are made again, from their seed."""
+    (folder / pages.SCHEDULES).mkdir()
+    made = {label: spec.make_schedule() for label, spec in shown.items()}
+    schedules = {label: schedule for label, schedule in made.items() if schedule is not None}
+    for label, schedule in schedules.items():
+        schedule.save(folder / pages.SCHEDULES / f"{label}.safetensors")
+    draw_timelines(schedules, folder / "timeline.png")
+    out.print(f"figure: {folder / 'timeline.png'}")
+    first, *others = pages.runs_in(folder)
+    again = "tardigrad demo" + (f" --gradients {gradients}" if gradients != GRADIENTS else "")
+    runs = [replace(first, command=again), *others]
+    out.print("\nwhat to notice:")
+    for sentence in pages.notices(runs):
+        out.print(f"- {sentence}")
+    page = pages.write_page(runs, folder / pages.PAGE, f"{first.title} and synchronous")
+    out.print(f"\npage: {page} (open it in a browser: timelines, a player, curves)")
 
 
 def demo_spec(gradients: int) -> Spec:

@@ -12,13 +12,24 @@ from tardigrad.cli.show import show
 from tardigrad.core.checks import require
 from tardigrad.engine.result_files import SCHEDULE
 from tardigrad.recording.folder import RunFolder
+from tardigrad.report import page as pages
 
 TRACED = 20_000
 """How many updates go into a trace file: some megabytes, which Perfetto opens at once."""
+KINDS = {".json": "trace", ".html": "page"}
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's or comparison's folder.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="A run's or comparison's folder; with --html several."),
+    ],
+    html: Annotated[
+        bool,
+        typer.Option(
+            "--html", help="Write a page to look at and to send: timeline, player and curves."
+        ),
+    ] = False,
     target: Annotated[
         float | None, typer.Option("--target", help="Also tell when the loss came down to this.")
     ] = None,
@@ -29,11 +40,22 @@ def report(
     to: Annotated[
         list[Path] | None,
         typer.Option(
-            "--out", help="Of a comparison or sweep: also a .pdf, .svg, .png, .csv or .tex."
+            "--out",
+            help="Of a comparison or sweep: also a .pdf, .svg, .png, .csv or .tex. With --html: "
+            "the page [report.html in the first folder].",
         ),
     ] = None,
 ) -> None:
-    """Print a folder's table and draw its figures again, from what is in it."""
+    """Print a folder's table and draw its figures again, from what is in it.
+
+    **tardigrad report --html SYNC ASYNC** sets two runs on one clock, the first above the second.
+    """
+    if html:
+        require(baseline is None, "a page has no baseline: leave --baseline out")
+        _page(runs, target, to or ())
+        return
+    require(len(runs) == 1, "several runs stand side by side on a page: add --html")
+    (run,) = runs
     for path in to or ():
         reports.check_ending(path)
     found = reports.Sweep.load(run) or reports.Comparison.load(run, baseline)
@@ -50,6 +72,16 @@ def report(
         "drawn into its folder",
     )
     show_run(run, target)
+
+
+def _page(runs: Sequence[Path], target: float | None, to: Sequence[Path]) -> None:
+    require(len(to) < 2, "there is one page: give one --out, or none")
+    shown = pages.runs_in(*runs)
+    made = pages.write_page(shown, to[0] if to else runs[0] / pages.PAGE)
+    show(reports.results_table([one.series for one in shown], target))
+    for sentence in pages.notices(shown):
+        out.print(sentence)
+    out.print(f"page: {made}")
 
 
 def show_results(
@@ -75,9 +107,10 @@ def show_run(path: Path, target: float | None = None) -> None:
     series = reports.load_series(path)
     title = reports.title_of(path)
     drawn = [*reports.draw(series, path, title), *_timeline(path), *_staleness(path)]
+    drawn.append(pages.write_page(pages.runs_in(path), path / pages.PAGE))
     show(reports.results_table(series, target))
     for figure in drawn:
-        out.print(f"{'trace' if figure.suffix == '.json' else 'figure'}: {figure}")
+        out.print(f"{KINDS.get(figure.suffix, 'figure')}: {figure}")
 
 
 def _timeline(path: Path) -> list[Path]:

@@ -1,8 +1,8 @@
 """What a run leaves behind: parameters, history, schedule."""
 
-import html
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,6 +21,7 @@ Say = Callable[[str], None]
 
 ABOVE = {
     "plot": ("tardigrad.report.run_figure", "plot_run"),
+    "html": ("tardigrad.report.page", "write_run_page"),
     "display": ("tardigrad.report.run_figure", "run_image"),
     "load": ("tardigrad.experiment.loading", "load_run"),
 }
@@ -152,9 +153,17 @@ class Run:
         """
         return _above("plot")(self, path, by)
 
+    def html(self, path: str | Path, beside: "Run | None" = None) -> None:
+        """A page to look at and to send: one file with the timeline, a player and the curves.
+
+        path: ends in .html.
+        beside: another run, drawn below this one on the same clock.
+        """
+        _above("html")(self, path, beside)
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the two lines, and the figure."""
-        return f"<pre>{html.escape(repr(self))}</pre>{_above('display')(self)}"
+        return f"<pre>{escape(repr(self))}</pre>{_above('display')(self)}"
 
     def _learned(self, average: bool) -> tuple[Task, Tensor]:
         require(self.task is not None, "this run does not know its task: take run.params")

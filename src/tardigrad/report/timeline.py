@@ -119,7 +119,7 @@ def draw_timelines(
 
 def delay_colours() -> Colormap:
     """From dark for 0 to light for late; without the ends, which vanish on black and on white."""
-    ends = matplotlib.colormaps["viridis"](np.linspace(0.08, 0.93, 256))
+    ends = matplotlib.colormaps["viridis"](np.linspace(0.16, 0.93, 256))
     return ListedColormap(ends, "delay")
 
 
@@ -201,7 +201,7 @@ def _title(schedule: Schedule, shown: int) -> str:
 def spans(schedule: Schedule, end_s: float) -> list[Span]:
     """Everything that begins before end_s, cut off there."""
     became = push_outcomes(schedule)
-    gone = _absences(schedule, end_s)
+    gone = absences(schedule, end_s)
     out = [Span(w, a, b, "absent") for w, stays in gone.items() for a, b in stays]
     by_worker = np.argsort(schedule.worker, kind="stable")
     following = dict(zip(by_worker[:-1].tolist(), by_worker[1:].tolist(), strict=True))
@@ -220,7 +220,7 @@ def spans(schedule: Schedule, end_s: float) -> list[Span]:
     return out
 
 
-def _absences(schedule: Schedule, end_s: float) -> dict[int, list[tuple[float, float]]]:
+def absences(schedule: Schedule, end_s: float) -> dict[int, list[tuple[float, float]]]:
     """Per worker, from when to when it was away."""
     out: dict[int, list[tuple[float, float]]] = {}
     away: dict[int, float] = {}
