@@ -166,8 +166,18 @@ def test_the_demo_compares_eight_ways_on_the_same_draws(
 ) -> None:
     """Its wiring, on a task that needs no data; the stress test runs it whole."""
     monkeypatch.setattr(demos, "TASK", {"name": "logistic_regression", "train_size": 100})
+    said = cli("demo", "--gradients", "64")
+    assert said.code == 0
+    noticed = said.out.partition("what to notice:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.partition(":")[0] for line in noticed[:2]] == ["- synchronous SGD", "- ASGD"]
+    assert len(noticed) == 3
+    assert Path("runs/demo/timeline.png").exists()
+    page = Path("runs/demo/report.html").read_text()
+    assert "tardigrad demo --gradients 64" in page
+    assert page.count('"timeline":{') == 2
     assert cli("demo", "--gradients", "64").code == 0
-    assert cli("demo", "--gradients", "64").code == 0
+    assert cli("report", "--html", "runs/demo").code == 0  # which has the timelines again
+    assert Path("runs/demo/report.html").read_text().count('"timeline":{') == 2
     assert {path.name for path in Path("runs").iterdir()} == {"demo", "demo-2"}
     found = outcomes("runs/demo")
     labels = ["sequential SGD", "synchronous SGD", "ASGD", "SASGD", "FASGD", "DC-ASGD"]

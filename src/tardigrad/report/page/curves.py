@@ -32,7 +32,7 @@ def evaluated_lines(series: Series, kind: str) -> list[Line]:
                 if all(column in record for run in runs for record in run):
                     curve = mean_curve([line_of(run, column, name) for run in runs])
                     assert curve is not None
-                    by[axis] = [plain_numbers(curve.x, 9), plain_numbers(curve.y)]
+                    by[axis] = [plain_numbers(curve.x, 17), plain_numbers(curve.y)]
             out.append({"name": name.replace("_", " "), "by": by})
     return out
 
@@ -63,7 +63,7 @@ def gradient_line(
     last = update[ends - 1]
     by = {
         "update": [last.tolist(), means],
-        "time": [plain_numbers(at_s[last - 1], 9), means],
+        "time": [plain_numbers(at_s[last - 1], 17), means],
     }
     known = [r for r in with_bytes(records) if "bytes" in r and r["update"] > 0]
     if known:

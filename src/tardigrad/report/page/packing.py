@@ -41,7 +41,7 @@ def packed_times(values: Floats, longest: float) -> dict[str, Any]:
 
 
 def plain_numbers(values: Iterable[float], digits: int = 7) -> list[float | None]:
-    """For JSON, which knows no NaN."""
+    """For JSON, which knows no NaN; 17 digits are all."""
     return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in values]
 
 

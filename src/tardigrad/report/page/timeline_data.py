@@ -65,7 +65,7 @@ def timeline_data(schedule: Schedule, gradients: int = MOST_GRADIENTS) -> dict[s
         },
         "reasons": list(schedule.reasons),
         "absences": [
-            [worker, *plain_numbers(stay, 12)]
+            [worker, *plain_numbers(stay, 17)]
             for worker, stays in gone.items()
             if worker < shown
             for stay in stays

@@ -69,7 +69,7 @@ class Chart {
     const width = this.holder.clientWidth;
     if (width <= 0) return;
     if (this.plot) this.plot.destroy();
-    const far = isFar(this.about.lines);
+    const far = !this.about.bars && isFar(this.about.lines);
     const lines = far ? this.about.lines.map(withoutZero) : this.about.lines;
     const log = this.about.log && lines.every((line) => line.y.every((v) => v === null || v > 0));
     const tables = lines.map((line) => [line.x, line.y]);
@@ -82,7 +82,7 @@ class Chart {
     const options = {
       width,
       height: this.height,
-      scales: { x: { time: false, distr: far ? 3 : 1 }, y: this.yScale(log) },
+      scales: { x: { time: false, ...(far ? { distr: 3, range: (u, low, high) => [low, high] } : {}) }, y: this.yScale(log) },
       axes: [
         { ...axis, ...this.xAxis(far), values: (u, ticks) => ticks.map(shortText) },
         { ...axis, size: 54, values: texts, ...(log ? { splits: logTicks, filter: (u, ticks) => ticks } : {}) },
