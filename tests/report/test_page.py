@@ -67,6 +67,7 @@ def test_times_are_exact_to_the_billionth_and_equal_ones_stay_equal() -> None:
     assert np.abs(found - times).max() <= times[-1] * 1e-9
     assert (np.diff(found)[::2] == 0).all()
     assert unpacked(packed_times(np.zeros(3), 0.0)["ticks"]) == [0, 0, 0]
+    assert unpacked(packed_times(np.array([-0.1, 1.0]), 1.0)["ticks"]) == [0, 2**32 - 1]
 
 
 def test_only_the_first_of_many_gradients_are_shown_and_the_page_says_so() -> None:

@@ -36,6 +36,7 @@ def test_a_trained_run_is_loaded_reported_and_replayed(tmp_path: Path, pool: Act
     assert loaded.module().state_dict()["1.num_batches_tracked"] == 30
     show_run(tmp_path)
     assert (tmp_path / "loss_by_time.png").exists()
+    assert '"clock":{"time":"measured time"' in (tmp_path / "report.html").read_text()
     assert title_of(tmp_path) == "Sequential, 2 workers (Ray), Async"
     assert made.plot().axes[0].get_xlabel() == "measured time (s)"
     for replayed in (

@@ -14,7 +14,7 @@ from tardigrad.engine.result_files import SCHEDULE
 from tardigrad.recording.folder import RunFolder
 from tardigrad.report import page as pages
 
-TRACED = 20_000
+TRACED = 10_000
 """How many updates go into a trace file: some megabytes, which Perfetto opens at once."""
 KINDS = {".json": "trace", ".html": "page"}
 

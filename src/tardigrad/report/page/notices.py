@@ -36,7 +36,7 @@ def _waiting(facts: Summary) -> str:
 
 
 def _lateness(facts: Summary) -> str:
-    lost = f", and {facts.dropped:.1%} of them are dropped" if facts.dropped else ""
+    lost = f", and {facts.dropped:.1%} of all are dropped" if facts.dropped else ""
     if facts.delay.most == 0:
         size = facts.gradients_per_update
         each = f", {size:.0f} of one version make each update" if size >= 1.5 else ""

@@ -35,9 +35,10 @@ def packed_ints(values: npt.ArrayLike) -> dict[str, Any]:
 
 
 def packed_times(values: Floats, longest: float) -> dict[str, Any]:
-    """Times from 0 to the longest."""
+    """Times from 0 to the longest; one before 0, by the clock of another machine, counts as 0."""
     unit = longest / TICKS if longest > 0 else 1.0
-    return {"unit": unit, "ticks": packed_ints(np.rint(np.asarray(values) / unit))}
+    ticks = np.clip(np.rint(np.asarray(values) / unit), 0, TICKS)
+    return {"unit": unit, "ticks": packed_ints(ticks)}
 
 
 def plain_numbers(values: Iterable[float], digits: int = 7) -> list[float | None]:

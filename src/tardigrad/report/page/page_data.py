@@ -71,7 +71,9 @@ def _distributions(runs: Sequence[PageRun]) -> list[dict[str, Any]]:
         if len(members) > 2:
             label = f"{members[0].label} and {len(members) - 1} others on its schedule"
         mean = members[0].series.mean_delay
-        out.append({"label": label, "mean": mean, "width": width, "shares": shares})
+        first = next(place for place, one in enumerate(runs) if one is members[0])
+        told = {"label": label, "mean": mean, "width": width, "shares": shares}
+        out.append({**told, "first": first})
     return out
 
 

@@ -39,7 +39,7 @@ function withoutZero(line) {
 }
 
 class Chart {
-  // about: title, xLabel, lines of {label, colour, faint, x, y}, log, share, bars
+  // about: title, xLabel, lines of {label, colour, faint, x, y}, log, share, bars, least
   constructor(about) {
     this.about = about;
     this.holder = el("div", { class: "plot" });
@@ -101,7 +101,8 @@ class Chart {
 
   yScale(log) {
     if (log) return { distr: 3, range: (u, low, high) => [low / 1.1, high * 1.1] };
-    return this.about.bars ? { range: (u, low, high) => [0, high * 1.05] } : {};
+    const { least } = this.about; // what the axis goes to at least, from 0
+    return least === undefined ? {} : { range: (u, low, high) => [0, Math.max(least, high * 1.05)] };
   }
 
   xAxis(far) {

@@ -3,8 +3,8 @@
 const CURVES = {
   loss: { title: "Loss", log: true },
   accuracy: { title: "Accuracy", share: true },
-  delay: { title: "Delay: updates between pull and push, mean" },
-  gap: { title: "Gap: root mean square of θ − view, mean" },
+  delay: { title: "Delay: updates between pull and push, mean", least: 1 },
+  gap: { title: "Gap: root mean square of θ − view, mean", least: 0 },
 };
 
 // Of one run every line; of several the first of each, so that like stands beside like.
@@ -64,19 +64,16 @@ function curvesSection(page, player) {
 }
 
 function delaysSection(page) {
-  const lines = page.delays.map(({ label, mean, width, shares }, number) => ({
-    label: `${label}: mean ${mean.toFixed(1)}`,
-    x: [...shares.keys(), shares.length].map((k) => k * width - 0.5),
-    y: [...shares, shares[shares.length - 1]],
-    colour: () => theme.series(page.runs.length > 1 ? runOf(page, label, number) : 0),
-  }));
+  const lines = page.delays.map(({ label, mean, width, shares, first }) => {
+    const padded = [...shares, ...new Array(Math.max(1, 7 - shares.length)).fill(0)];
+    return {
+      label: `${label}: mean ${mean.toFixed(1)}`,
+      x: padded.map((_, k) => k * width - 0.5),
+      y: padded,
+      colour: () => theme.series(first),
+    };
+  });
   const title = "Share of gradients by delay (updates between pull and push)";
-  const chart = new Chart({ title, lines, share: true, bars: true, xLabel: "delay (updates)", xName: "delay" });
+  const chart = new Chart({ title, lines, share: true, bars: true, least: 0, xLabel: "delay (updates)", xName: "delay" });
   return el("section", { id: "delays" }, el("h2", {}, "How late gradients were"), chart.card);
-}
-
-// The colour of the run that a distribution is of, or of the first of those.
-function runOf(page, label, otherwise) {
-  const found = page.runs.findIndex((run) => label.startsWith(run.label));
-  return found < 0 ? otherwise : found;
 }

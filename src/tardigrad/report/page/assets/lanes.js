@@ -93,7 +93,8 @@ class Lanes {
   }
 
   isAway(worker, time) {
-    return this.absences[worker].some(([from, to]) => from <= time && time < to);
+    const here = (to) => time < to || to >= this.end; // who is away at the end is away then too
+    return this.absences[worker].some(([from, to]) => from <= time && here(to));
   }
 
   // When a shard made the version that a gradient read.
