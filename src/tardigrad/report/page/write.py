@@ -34,6 +34,8 @@ SCRIPTS = (
     "player.js",
     "charts.js",
     "curves.js",
+    "beside.js",
+    "timeline.js",
     "sections.js",
     "main.js",
 )

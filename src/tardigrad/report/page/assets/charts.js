@@ -13,6 +13,8 @@ function logTicks(u, axis, min, max) {
   return out.length > 1 ? out : roundTicks(min, max, 4).ticks;
 }
 
+const LOGARITHMIC = { splits: logTicks, filter: (u, ticks) => ticks };
+
 function shortText(value) {
   const size = Math.abs(value);
   if (size >= 1e9) return `${Number((value / 1e9).toPrecision(3))}G`;
@@ -82,10 +84,10 @@ class Chart {
     const options = {
       width,
       height: this.height,
-      scales: { x: { time: false, ...(far ? { distr: 3, range: (u, low, high) => [low, high] } : {}) }, y: this.yScale(log) },
+      scales: { x: { time: false, ...this.xScale(far) }, y: this.yScale(log) },
       axes: [
         { ...axis, ...this.xAxis(far), values: (u, ticks) => ticks.map(shortText) },
-        { ...axis, size: 54, values: texts, ...(log ? { splits: logTicks, filter: (u, ticks) => ticks } : {}) },
+        { ...axis, size: 54, values: texts, ...(log ? LOGARITHMIC : {}) },
       ],
       series: [
         { label: this.about.xName, value: (u, v) => (v == null ? "–" : shortText(v)) },
@@ -99,6 +101,10 @@ class Chart {
     this.plot.over.append(this.veil);
   }
 
+  xScale(far) {
+    return far ? { distr: 3, range: (u, low, high) => [low, high] } : {};
+  }
+
   yScale(log) {
     if (log) return { distr: 3, range: (u, low, high) => [low / 1.1, high * 1.1] };
     const { least } = this.about; // what the axis goes to at least, from 0
@@ -106,10 +112,11 @@ class Chart {
   }
 
   xAxis(far) {
-    if (far) return { label: this.about.xLabel, labelSize: 18, size: 32, splits: logTicks, filter: (u, ticks) => ticks };
+    const axis = { label: this.about.xLabel, labelSize: 18, size: 32 };
+    if (far) return { ...axis, ...LOGARITHMIC };
     const whole = [1, 2, 5].map((n) => [0, 1, 2, 3, 4, 5].map((power) => n * 10 ** power)).flat();
     const incrs = this.about.bars ? { incrs: whole.sort((a, b) => a - b) } : {};
-    return { label: this.about.xLabel, labelSize: 18, size: 32, ...incrs };
+    return { ...axis, ...incrs };
   }
 
   series(line, text) {

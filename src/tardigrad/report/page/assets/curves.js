@@ -42,7 +42,10 @@ function curvesSection(page, player) {
     grid.append(charts[name].card);
   }
   if (Object.keys(charts).length === 3) grid.classList.add("three");
-  const buttons = axes.map((axis) => el("button", { type: "button", "data-axis": axis, onclick: () => choose(axis) }, names[axis]));
+  const buttons = axes.map((axis) => {
+    const about = { type: "button", "data-axis": axis, onclick: () => choose(axis) };
+    return el("button", about, names[axis]);
+  });
   const veil = () => {
     const hides = chosen === "time" && player !== null && player.time < player.view.end;
     for (const chart of Object.values(charts)) chart.until(hides ? player.time : null);
@@ -74,6 +77,7 @@ function delaysSection(page) {
     };
   });
   const title = "Share of gradients by delay (updates between pull and push)";
-  const chart = new Chart({ title, lines, share: true, bars: true, least: 0, xLabel: "delay (updates)", xName: "delay" });
+  const look = { share: true, bars: true, least: 0 };
+  const chart = new Chart({ title, lines, ...look, xLabel: "delay (updates)", xName: "delay" });
   return el("section", { id: "delays" }, el("h2", {}, "How late gradients were"), chart.card);
 }

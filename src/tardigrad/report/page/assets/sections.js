@@ -12,7 +12,8 @@ function headerOf(page) {
 function noticesSection(page) {
   if (!page.notices.length) return null;
   const items = page.notices.map((sentence) => el("li", {}, sentence));
-  return el("section", { id: "notices" }, el("h2", {}, "What to notice"), el("ol", { class: "notices" }, ...items));
+  const list = el("ol", { class: "notices" }, ...items);
+  return el("section", { id: "notices" }, el("h2", {}, "What to notice"), list);
 }
 
 function tableSection(page) {
