@@ -1,6 +1,6 @@
 """Who may import whom:
 
-cli → (bench, reproduce) → experiment → (report, plan, runtime) → (recording, transport),
+cli → (bench, reproduce) → planning → experiment → (report, runtime) → (recording, transport),
 recording → engine → scheduling → (protocol, clusters), protocol → (policies, links),
 engine → work → (rules, tasks), all → core. Ray stays in the runtime and in the benchmark that
 measures it; control knows nothing of tensors.
@@ -23,7 +23,7 @@ CONTROL = {"policies", "links", "clusters"}
 NUMBERS = {"rules", "tasks", "work"}
 ROOMS = {"protocol", "scheduling", "engine", "recording", "transport"}
 BELOW = {"core"} | CONTROL | NUMBERS | ROOMS
-RESULTS = {"report", "plan", "runtime"}
+RESULTS = {"report", "runtime"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
@@ -36,10 +36,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transport": {"core"},
     **dict.fromkeys(RESULTS, BELOW),
     "experiment": BELOW | RESULTS,
-    **dict.fromkeys(("bench", "reproduce"), BELOW | RESULTS | {"experiment"}),
+    "planning": BELOW | RESULTS | {"experiment"},
+    **dict.fromkeys(("bench", "reproduce"), BELOW | RESULTS | {"experiment", "planning"}),
     "renamed": set(),
-    "__init__": BELOW | RESULTS | {"experiment", "renamed"},
-    "cli": BELOW | RESULTS | {"experiment", "bench", "reproduce", "__init__"},
+    "__init__": BELOW | RESULTS | {"experiment", "planning", "renamed"},
+    "cli": BELOW | RESULTS | {"experiment", "planning", "bench", "reproduce", "__init__"},
     "__main__": {"cli"},
 }
 

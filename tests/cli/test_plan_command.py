@@ -10,10 +10,10 @@ import pytest
 from tardigrad.bench.schedule import bench_schedule, check_same
 from tardigrad.clusters import Absence, Gamma, TimedCluster
 from tardigrad.experiment import Spec
-from tardigrad.plan.studies.backup_workers import backup_workers
-from tardigrad.plan.studies.gap_aware_speedup import gap_aware_speedup
-from tardigrad.plan.studies.layer_staleness import layer_staleness
-from tardigrad.plan.studies.psp_times import psp_times
+from tardigrad.planning.studies.backup_workers import backup_workers
+from tardigrad.planning.studies.gap_aware_speedup import gap_aware_speedup
+from tardigrad.planning.studies.layer_staleness import layer_staleness
+from tardigrad.planning.studies.psp_times import psp_times
 from tardigrad.policies import Async, Sync
 from tardigrad.scheduling import schedule
 from tests.cli.command_line import Cli

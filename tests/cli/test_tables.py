@@ -20,7 +20,7 @@ from tardigrad.cli.live import tables as live_tables
 from tardigrad.core.result_table import ResultTable
 from tardigrad.core.text_table import TextTable
 from tardigrad.experiment.real import real_beside_simulated
-from tardigrad.plan.studies import STUDIES
+from tardigrad.planning.studies import STUDIES
 from tests.cli.command_line import Cli
 
 WIDTHS = (20, 40, 60, 80, 90, 120, 200)

@@ -10,7 +10,7 @@ import numpy as np
 from tardigrad.clusters import Gamma, StepTimes
 from tardigrad.core.arrays import Floats
 from tardigrad.core.result_table import Cell, ResultTable
-from tardigrad.plan.measure import label
+from tardigrad.planning.measure import label
 from tardigrad.policies import (
     Async,
     Backup,

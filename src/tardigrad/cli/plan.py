@@ -18,11 +18,11 @@ from tardigrad.engine.result_files import write
 from tardigrad.experiment import Spec, changed, read_toml
 from tardigrad.experiment.spec import CLUSTER, LINK, STRUCTURE
 from tardigrad.links import Full
-from tardigrad.plan.advice import Plan, advise
-from tardigrad.plan.figures import draw_plan
-from tardigrad.plan.measure import label
-from tardigrad.plan.needed import Needed, measured_needed
-from tardigrad.plan.tables import collect_table, policies_table, speedup_table, splits_table
+from tardigrad.planning.advice import Plan, advise
+from tardigrad.planning.figures import draw_plan
+from tardigrad.planning.measure import label
+from tardigrad.planning.needed import Needed, measured_needed
+from tardigrad.planning.tables import collect_table, policies_table, speedup_table, splits_table
 from tardigrad.policies import POLICIES, Async
 
 TASK = {"name": "mnist_mlp", "batch_size": 8}

@@ -11,7 +11,7 @@ from tardigrad.cli.console import out
 from tardigrad.cli.show import show
 from tardigrad.core.checks import one_of, require
 from tardigrad.core.result_table import ResultTable
-from tardigrad.plan.studies import STUDIES
+from tardigrad.planning.studies import STUDIES
 from tardigrad.reproduce import TRAININGS
 
 REPRODUCTIONS: dict[str, Callable[..., ResultTable]] = {**STUDIES, **TRAININGS}

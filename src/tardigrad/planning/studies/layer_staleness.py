@@ -7,7 +7,7 @@ import numpy as np
 
 from tardigrad.clusters import Gamma
 from tardigrad.core.result_table import ResultTable
-from tardigrad.plan.figures import draw_panels, plot_lines
+from tardigrad.planning.figures import draw_panels, plot_lines
 from tardigrad.scheduling.analysis import Distribution, delays_at
 from tardigrad.scheduling.layers import LayerTiming, layered_schedule
 

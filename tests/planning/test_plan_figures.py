@@ -16,11 +16,11 @@ from tardigrad.clusters import (
     SlowShard,
     TimedCluster,
 )
-from tardigrad.plan.advice import Plan, advise
-from tardigrad.plan.figures import draw_collect_means, draw_speedups, draw_splits
-from tardigrad.plan.tables import collect_table, policies_table, speedup_table, splits_table
+from tardigrad.planning.advice import Plan, advise
+from tardigrad.planning.figures import draw_collect_means, draw_speedups, draw_splits
+from tardigrad.planning.tables import collect_table, policies_table, speedup_table, splits_table
 from tardigrad.policies import Async, Backup, Deadline, Policy, Sync
-from tests.plan.little_simulator import Done, run
+from tests.planning.little_simulator import Done, run
 
 UNEVEN = (1.0, 1.013, 1.031, 1.057, 1.083, 1.117, 1.171, 1.719)
 """No two workers' multiples meet soon."""

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 
 from tardigrad.core.arrays import Floats
-from tardigrad.plan.advice import Plan
-from tardigrad.plan.speedup import Speedup
-from tardigrad.plan.splits import BackupSplit, best
+from tardigrad.planning.advice import Plan
+from tardigrad.planning.speedup import Speedup
+from tardigrad.planning.splits import BackupSplit, best
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 

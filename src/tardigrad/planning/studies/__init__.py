@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tardigrad.core.result_table import ResultTable
-from tardigrad.plan.studies.backup_workers import backup_workers
-from tardigrad.plan.studies.gap_aware_speedup import gap_aware_speedup
-from tardigrad.plan.studies.layer_staleness import layer_staleness
-from tardigrad.plan.studies.psp_times import psp_times
+from tardigrad.planning.studies.backup_workers import backup_workers
+from tardigrad.planning.studies.gap_aware_speedup import gap_aware_speedup
+from tardigrad.planning.studies.layer_staleness import layer_staleness
+from tardigrad.planning.studies.psp_times import psp_times
 
 STUDIES: dict[str, Callable[[Path], ResultTable]] = {
     "gap-aware-speedup": gap_aware_speedup,

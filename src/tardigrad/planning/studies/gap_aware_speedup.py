@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tardigrad.clusters import Gamma
 from tardigrad.core.result_table import ResultTable
-from tardigrad.plan.figures import draw_panels, draw_speedups
-from tardigrad.plan.speedup import expected_ratio, speedups
+from tardigrad.planning.figures import draw_panels, draw_speedups
+from tardigrad.planning.speedup import expected_ratio, speedups
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import count
-from tardigrad.plan.measure import Setting
-from tardigrad.plan.needed import Needed
+from tardigrad.planning.measure import Setting
+from tardigrad.planning.needed import Needed
 from tardigrad.policies import Backup, Policy, Sync
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tardigrad.clusters import TimedCluster
-from tardigrad.plan.measure import Setting
+from tardigrad.planning.measure import Setting
 from tardigrad.policies import Async, Sync
 
 

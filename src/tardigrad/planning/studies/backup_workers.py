@@ -4,15 +4,15 @@ from pathlib import Path
 
 from tardigrad.clusters import Stragglers
 from tardigrad.core.result_table import ResultTable
-from tardigrad.plan.figures import (
+from tardigrad.planning.figures import (
     draw_collect_cdf,
     draw_collect_means,
     draw_panels,
     draw_splits,
 )
-from tardigrad.plan.measure import Setting
-from tardigrad.plan.needed import Needed
-from tardigrad.plan.splits import BackupSplit, best, estimated_splits, splits_near
+from tardigrad.planning.measure import Setting
+from tardigrad.planning.needed import Needed
+from tardigrad.planning.splits import BackupSplit, best, estimated_splits, splits_near
 
 MACHINES = 100
 NEEDED = {50: 137_500.0, 100: 76_200.0}

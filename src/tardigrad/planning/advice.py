@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import count, positive
-from tardigrad.plan.candidates import candidates
-from tardigrad.plan.measure import Measured, Setting
-from tardigrad.plan.needed import Needed
-from tardigrad.plan.speedup import Speedup, speedup
-from tardigrad.plan.splits import BackupSplit, best, estimated_splits, splits_near
+from tardigrad.planning.candidates import candidates
+from tardigrad.planning.measure import Measured, Setting
+from tardigrad.planning.needed import Needed
+from tardigrad.planning.speedup import Speedup, speedup
+from tardigrad.planning.splits import BackupSplit, best, estimated_splits, splits_near
 from tardigrad.policies import Async, Policy
 
 SLACK = 1e-9

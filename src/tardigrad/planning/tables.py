@@ -3,8 +3,8 @@
 import numpy as np
 
 from tardigrad.core.result_table import Cell, ResultTable
-from tardigrad.plan.advice import Plan
-from tardigrad.plan.needed import GRADIENTS, Needed
+from tardigrad.planning.advice import Plan
+from tardigrad.planning.needed import GRADIENTS, Needed
 
 
 def policies_table(plan: Plan) -> ResultTable:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tardigrad.clusters import Constant, Exponential, Gamma, LogNormal, Network, Stragglers
-from tardigrad.plan.advice import advise
-from tardigrad.plan.measure import Setting, label
-from tardigrad.plan.needed import Needed, measured_needed, updates_to
-from tardigrad.plan.speedup import expected_ratio, speedups
-from tardigrad.plan.splits import best, estimated_splits, simulated_splits, splits_near
+from tardigrad.planning.advice import advise
+from tardigrad.planning.measure import Setting, label
+from tardigrad.planning.needed import Needed, measured_needed, updates_to
+from tardigrad.planning.speedup import expected_ratio, speedups
+from tardigrad.planning.splits import best, estimated_splits, simulated_splits, splits_near
 from tardigrad.policies import Async, Backup, Partial, Policy, PushHalf, Sync
 
 

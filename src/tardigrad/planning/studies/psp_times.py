@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from tardigrad.clusters import Constant, Network
 from tardigrad.core.arrays import Floats
 from tardigrad.core.result_table import ResultTable
-from tardigrad.plan.figures import draw_panels, plot_lines
+from tardigrad.planning.figures import draw_panels, plot_lines
 from tardigrad.policies import Partial, Sync
 from tardigrad.scheduling import schedule
 from tardigrad.scheduling.analysis import waits_s
