@@ -87,3 +87,12 @@ def test_a_name_that_is_not_there_names_the_nearest(cli: Cli) -> None:
     said = cli("list", "rules", "gap_awar")
     assert said.code == 2
     assert "there is no rule 'gap_awar'; did you mean 'gap_aware'?" in said.err
+
+
+def test_traces_are_listed_with_whose_they_are(cli: Cli) -> None:
+    said = cli("list", "traces")
+    assert said.code == 0
+    for name in ("alibaba_job1", "bytedance_se"):
+        assert re.search(rf"^{name} .*(CC BY 4\.0|Apache-2\.0)$", said.out, re.M)
+    assert "bytedance" not in cli("list", "traces", "alibaba_job1").out
+    assert "did you mean 'bytedance_se'?" in cli("list", "traces", "bytedance").err

@@ -12,9 +12,11 @@ from tardigrad.core.text_table import TextTable, wrapped
 if TYPE_CHECKING:
     from tardigrad.experiment.described import Description
 
+WHAT = (*LISTS, "traces")
+
 
 def show_list(
-    what: Annotated[str, typer.Argument(metavar="|".join(LISTS), help="Which of them.")],
+    what: Annotated[str, typer.Argument(metavar="|".join(WHAT), help="Which of them.")],
     name: Annotated[
         str | None,
         typer.Argument(metavar="NAME", help="Tell all about this one, or FILE.py:NAME of yours."),
@@ -24,7 +26,10 @@ def show_list(
     if what == "schedules":  # their name in 0.1
         tell("warning: learning rates are listed by tardigrad list rates")
         what = "rates"
-    one_of("what to list", what, LISTS)
+    one_of("what to list", what, WHAT)
+    if what == "traces":
+        show_traces(name)
+        return
     if name is not None:
         from tardigrad.experiment.described import described  # needs torch, as what it tells of
         from tardigrad.experiment.spec import STRUCTURE
@@ -32,6 +37,20 @@ def show_list(
         show_one(described(STRUCTURE, LISTS[what].registry, name))
         return
     out.print(TextTable((what, "what it does"), LISTS[what].lines(), headed=False))
+
+
+def show_traces(name: str | None) -> None:
+    """Measured step times that come with the package, and whose they are."""
+    from tardigrad.clusters.shipped import TRACES  # needs numpy, as other lists do not
+
+    if name is not None:
+        one_of("trace", name, TRACES)
+    rows = [
+        (known, trace.what, trace.source, trace.licence)
+        for known, trace in TRACES.items()
+        if name in (None, known)
+    ]
+    out.print(TextTable(("traces", "what it is", "from", "licence"), rows))
 
 
 def show_one(found: "Description") -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def read_columns(
-    path: str | Path, columns: Mapping[str, type[int] | type[float]], optional: tuple[str, ...] = ()
+    path: str | Path, columns: Mapping[str, type[int] | type[float]]
 ) -> list[dict[str, float]]:
     """The named columns of every line; other columns are ignored.
 
@@ -23,7 +23,7 @@ def read_columns(
         raise ValueError(f"{path} cannot be read as a CSV file: {error}") from error
     header = [name.strip() for name in lines[0]] if lines else []
     for name in columns:
-        if name not in header and name not in optional:
+        if name not in header:
             raise ValueError(
                 f"{path}, line 1: the header must name the column {name}, "
                 f"such as '{','.join(columns)}'; it says {','.join(header)!r}"
@@ -50,7 +50,6 @@ def _line(
     return {
         name: _whole(named[name], name, where) if kind is int else _real(named[name], name, where)
         for name, kind in columns.items()
-        if name in named
     }
 
 
