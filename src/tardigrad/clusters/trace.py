@@ -22,8 +22,8 @@ class Trace(TimedCluster):
 
     The log is a CSV file with the columns worker and step_s (workers numbered from 0 without
     holes, each with at least one time), with the column step_s alone, or anything else that
-    `read_step_log` understands. Worker i of the cluster takes the times of worker i mod n of the n in
-    the log, so that a small trace serves a larger cluster.
+    `read_step_log` understands. Worker i of the cluster takes the times of worker i mod n of the n
+    in the log, so that a small trace serves a larger cluster.
 
     Args:
         path: of the log, from the working folder; or a name of `tardigrad list traces`.
