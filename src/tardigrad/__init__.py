@@ -63,6 +63,11 @@ PLACES = {
         "Gate",
         "Link",
     ),
+    "tardigrad.planning.planned": (
+        "Planned",
+        "plan",
+    ),
+    "tardigrad.planning.what_if": ("Failures",),
     "tardigrad.policies": (
         "Async",
         "Backup",

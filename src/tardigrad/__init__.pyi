@@ -42,6 +42,9 @@ from tardigrad.links import Every as Every
 from tardigrad.links import Full as Full
 from tardigrad.links import Gate as Gate
 from tardigrad.links import Link as Link
+from tardigrad.planning.planned import Planned as Planned
+from tardigrad.planning.planned import plan as plan
+from tardigrad.planning.what_if import Failures as Failures
 from tardigrad.policies import Async as Async
 from tardigrad.policies import Backup as Backup
 from tardigrad.policies import BoundedDelay as BoundedDelay

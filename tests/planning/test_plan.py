@@ -9,7 +9,7 @@ import pytest
 from tardigrad.clusters import Constant, Exponential, Gamma, LogNormal, Network, Stragglers
 from tardigrad.planning.advice import advise
 from tardigrad.planning.measure import Setting, label
-from tardigrad.planning.needed import Needed, measured_needed, updates_to
+from tardigrad.planning.needed import Needed
 from tardigrad.planning.speedup import expected_ratio, speedups
 from tardigrad.planning.splits import best, estimated_splits, simulated_splits, splits_near
 from tardigrad.policies import Async, Backup, Partial, Policy, PushHalf, Sync
@@ -138,17 +138,6 @@ def test_labels_say_what_was_chosen() -> None:
     assert label(Async()) == "Async"
     assert label(Backup(4)) == "Backup(backups=4)"
     assert label(Partial(push=3, pull=0.9)) == "Partial(push=3, pull=0.9)"
-
-
-def test_updates_are_measured_on_smoothed_losses() -> None:
-    losses = [1.0] * 30 + [0.1] * 30
-    assert updates_to(losses, 0.5) == 30 + 12  # 12 of the last 20 low: 0.4·1 + 0.6·0.1 = 0.46
-    assert updates_to(losses, 0.05) is None
-    needed = measured_needed(lambda n: np.linspace(1, 0, 4000 // n).tolist(), 8, target=0.5)
-    assert [n for n, _ in needed.points] == [2, 4, 8]
-    assert needed(2) / needed(8) == pytest.approx(4, rel=0.05)
-    with pytest.raises(ValueError, match="higher target"):
-        measured_needed(lambda n: [2.0] * 50, 8, target=0.5)
 
 
 def test_a_policy_is_called_by_its_class_and_what_was_chosen_for_it() -> None:

@@ -1,6 +1,7 @@
 """Every number that a plan tells, against a little simulator that shares no code with it."""
 
 import re
+import statistics
 from dataclasses import dataclass
 
 import numpy as np
@@ -168,7 +169,10 @@ def test_when_the_kth_gradient_comes(case: Case, plan: Plan) -> None:
         ends = [came[max(1, len(came) - backups) - 1] for came in rounds]
         assert estimate == pytest.approx(np.mean(ends), rel=1e-9)
     (deadline,) = [m.policy for m in plan.measured if isinstance(m.policy, Deadline)]
-    assert deadline.timeout_s == pytest.approx(by_order[plan.split.backups], rel=1e-8)
+    every = [took for came in rounds for took in came]
+    median = statistics.median(every)
+    deviation = statistics.median(abs(took - median) for took in every)
+    assert deadline.timeout_s == pytest.approx(median + 5 * deviation, rel=1e-8)
 
 
 def test_what_asynchrony_brings(case: Case, plan: Plan) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tardigrad.bench.growth import bench_growth
 from tardigrad.bench.models import bench_models
+from tardigrad.bench.plan import bench_plan
 from tardigrad.bench.ray import bench_ray
 from tardigrad.bench.rules import bench_rules
 from tardigrad.bench.schedule import bench_schedule
@@ -19,6 +20,7 @@ BENCHMARKS: dict[str, Callable[..., ResultTable]] = {
     "growth": bench_growth,
     "models": bench_models,
     "stack": bench_stack,
+    "plan": bench_plan,
     "ray": bench_ray,
     "transport": bench_transport,
 }

@@ -1,54 +1,63 @@
 """`tardigrad plan`."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass, replace
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import tomli_w
 import typer
 
-from tardigrad.cli.console import out
+from tardigrad.cli.console import complain, out, tell
 from tardigrad.cli.show import show
-from tardigrad.clusters import CLUSTERS, TimedCluster, Trace
-from tardigrad.core.checks import require
-from tardigrad.core.own_code import located
-from tardigrad.engine import simulate
-from tardigrad.engine.result_files import write
-from tardigrad.experiment import Spec, changed, read_toml
-from tardigrad.experiment.spec import CLUSTER, LINK, STRUCTURE
-from tardigrad.links import Full
-from tardigrad.planning.advice import Plan, advise
-from tardigrad.planning.figures import draw_plan
-from tardigrad.planning.measure import label
-from tardigrad.planning.needed import Needed, measured_needed
-from tardigrad.planning.tables import collect_table, policies_table, speedup_table, splits_table
-from tardigrad.policies import POLICIES, Async
-
-TASK = {"name": "mnist_mlp", "batch_size": 8}
+from tardigrad.planning.goal import seconds_of
+from tardigrad.planning.needed import Needed
+from tardigrad.planning.planned import BUDGET, FIGURE, NOT_PROGRESS, RECOMMENDED
+from tardigrad.planning.planned import plan as planned
+from tardigrad.planning.what_if import Failures
 
 
 def plan(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A spec, a TOML file with [cluster] alone, or a CSV of step times."
+            metavar="LOG",
+            help="A log of step times (CSV, JSON lines), a name of tardigrad list traces, a spec, "
+            "or a TOML file with [cluster] alone.",
         ),
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Changes to it, such as cluster.workers=64."),
+        typer.Argument(metavar="KEY=VALUE", help="Changes to the spec, such as updates=4000."),
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", help="How many machines there are in all.")
-    ] = None,
-    needed: Annotated[
-        Path | None,
-        typer.Option(help="CSV of workers,updates: updates needed with so many gradients each."),
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="The experiment to train; its cluster is LOG's.")
     ] = None,
     target: Annotated[
-        float | None,
-        typer.Option(help="Measure that instead: train the spec in step down to this batch loss."),
+        str | None, typer.Option("--target", help="When it is good enough: loss=0.5, accuracy=0.9.")
+    ] = None,
+    price: Annotated[float | None, typer.Option("--price", help="Of one worker's hour.")] = None,
+    budget: Annotated[
+        str, typer.Option("--budget", help="Of this machine's time: 90s, 5m, 2h.")
+    ] = BUDGET,
+    seeds: Annotated[int, typer.Option("--seeds", help="At most so many.")] = 5,
+    workers: Annotated[
+        str | None,
+        typer.Option("--workers", help="How many machines there are, or a range such as 8:64."),
+    ] = None,
+    without_stragglers: Annotated[
+        bool, typer.Option("--without-stragglers", help="What if nobody were slower?")
+    ] = False,
+    mtbf: Annotated[
+        str | None,
+        typer.Option("--mtbf", help="What if a worker failed that often (mean time, such as 6h)?"),
+    ] = None,
+    repair: Annotated[
+        str, typer.Option("--repair", help="With --mtbf: until another is in its place.")
+    ] = "5m",
+    needed: Annotated[
+        Path | None,
+        typer.Option(
+            help="Without --target: CSV of workers,updates: updates needed with so many gradients."
+        ),
     ] = None,
     gradients: Annotated[
         int,
@@ -59,130 +68,55 @@ def plan(
         ),
     ] = 20_000,
     async_gain: Annotated[
-        float, typer.Option(help="How much faster asynchrony must be to be worth its staleness.")
+        float,
+        typer.Option(help="Without --target: how much faster asynchrony must be to be worth it."),
     ] = 1.5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     to: Annotated[Path | None, typer.Option("--out", help="The folder [plans/NAME].")] = None,
 ) -> None:
-    """Say what to run on a cluster, from its times alone: no tensors, in seconds.
+    """Say what to run on a cluster: how long until the model is this good, and what it costs.
 
-    Every policy's gradients per second, waiting, staleness and drops; when the k-th gradient comes;
-    how many machines should be backups; what asynchrony would bring. All of it is measured in
-    simulated schedules with the file's shards, network, absences and seed. The folder gets a figure
-    and recommended.toml, an experiment ready to run from anywhere.
+    LOG alone: every policy's gradients per second, waiting, staleness and drops, from simulated
+    schedules; no tensors, in seconds. With --spec and --target: at most 40 candidates (policies,
+    backups, rules, rates) are trained in virtual time until it is clear who reaches the target
+    first, or the budget is spent. The folder gets a figure, plan.json and recommended.toml, an
+    experiment ready to run from anywhere; a plan that was stopped goes on from there.
     """
-    data = _data(file, changes or (), workers)
-    cluster = STRUCTURE.named(CLUSTER, "cluster", data["cluster"])
-    require(
-        isinstance(cluster, TimedCluster),
-        "a plan is about time, and a dispatcher has none: use a cluster with times, such as gamma",
-    )
-    require(
-        isinstance(STRUCTURE.named(LINK, "link", data.get("link", "full")), Full),
-        "a plan compares policies where every message is sent whole: plan with link=full, and put "
-        "the link into what is recommended",
-    )
-    require(
-        needed is None or target is None,
-        "--needed gives the updates needed and --target measures them: use one of the two",
-    )
-    table = Needed.load(needed) if needed else None
-    if target is not None:
-        table = _measured(data, cluster.workers, target)
-    found = advise(
-        cluster, table, gradients, data.get("shards", 1), data.get("seed", 0), async_gain
-    )
-    spec = recommended(found, data)
     folder = to or Path("plans") / file.stem
-    folder.mkdir(parents=True, exist_ok=True)
-    draw_plan(found, folder / "plan.png", f"{file.name}: {cluster.workers} workers")
-    tables = [policies_table(found), collect_table(found), splits_table(found)]
-    if len(found.speedups) > 1:
-        tables.append(speedup_table(found))
-    for one in tables:
-        show(one)
-    words = f"{label(found.policy)}: {found.why}"
-    write(folder / "recommended.toml", f"# {words}\n{tomli_w.dumps(spec)}")
-    out.print(f"recommended: {words}", markup=False)
-    out.print(f"figure: {folder / 'plan.png'}", markup=False)
-    out.print(f"run it: tardigrad run {folder / 'recommended.toml'}", markup=False)
-
-
-def recommended(plan: Plan, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The experiment as a checked spec: what the file says, with the policy chosen.
-
-    What it does not say is MNIST, with a rule that suits the policy.
-    """
-    asynchronous = isinstance(plan.policy, Async)
-    rule = {"name": "gap_aware", "lr": 0.01} if asynchronous else {"name": "sgd", "lr": 0.04}
-    updates = data.get("updates")
-    if updates is None or plan.needed != Needed():
-        # An asynchronous update has one gradient, so that it takes more of them for as many.
-        each = plan.split.gradients if asynchronous else 1
-        updates = max(1, round(plan.split.updates * each))
-    spec: dict[str, Any] = {"task": dict(TASK), "rule": rule, **data}
-    spec |= {"updates": updates, "policy": _section(plan.policy, POLICIES)}
-    spec["cluster"] = _cluster(plan.setting.cluster, data)
-    if isinstance(plan.setting.cluster, Trace):  # a relative path means another file elsewhere
-        spec["cluster"]["path"] = str(Path(plan.setting.cluster.path).resolve())
-    Spec.of(spec)
-    return {"updates": spec.pop("updates"), **spec}
-
-
-def _data(file: Path, changes: Sequence[str], workers: int | None) -> dict[str, Any]:
-    if file.suffix == ".csv":
-        data: dict[str, Any] = {"cluster": {"name": "trace", "path": str(file)}}
-        Trace(path=str(file))
-    else:
-        data = read_toml(file)
-    if workers is not None:
-        changes = [*changes, f"cluster.workers={workers}"]
-    data = changed(data, changes)
-    require("cluster" in data, f"{file} has no [cluster]: say there what the step times are")
-    return data
-
-
-def _measured(data: Mapping[str, Any], workers: int, target: float) -> Needed:
-    spec = Spec.of(data)
-
-    def losses(n: int) -> Sequence[float]:
-        step = {"name": "constant", "workers": n}
-        sized = replace(spec, cluster=step, policy={"name": "sync"}, shards=1)
-        run = simulate(
-            sized.make_task(),
-            sized.make_rule(),
-            policy=sized.make_policy(),
-            cluster=sized.make_cluster(),
-            updates=sized.updates,
-            seed=sized.seed,
+    failures = None
+    if mtbf is not None:
+        failures = Failures(seconds_of("mtbf", mtbf), seconds_of("repair", repair))
+    try:
+        found = planned(
+            file,
+            spec,
+            target,
+            changes=changes or (),
+            price=price,
+            budget=budget,
+            seeds=seeds,
+            workers=workers,
+            without_stragglers=without_stragglers,
+            failures=failures,
+            needed=Needed.load(needed) if needed else None,
+            gradients=gradients,
+            async_gain=async_gain,
+            folder=folder,
+            say=tell,
         )
-        return run.history.loss
-
-    return measured_needed(losses, workers, target)
-
-
-def _cluster(cluster: TimedCluster, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Its section; one of the user's own as the file has it, with the number of workers."""
-    if type(cluster) in CLUSTERS.values():
-        return _section(cluster, CLUSTERS)
-    said = data["cluster"]
-    own: dict[str, Any] = {"name": said} if isinstance(said, str) else dict(said)
-    if cluster.workers != STRUCTURE.named(CLUSTER, "cluster", own).workers:
-        own["workers"] = cluster.workers
-    located_own: dict[str, Any] = located(own, Path.cwd())
-    return located_own
-
-
-def _section(thing: Any, registry: Mapping[str, type]) -> dict[str, Any]:
-    """A policy or cluster as a section of a spec: what differs from the defaults."""
-    name = next(name for name, kind in registry.items() if kind is type(thing))
-    defaults = {f.name: f.default for f in fields(thing)}
-    said = {k: v for k, v in vars(thing).items() if k in defaults and v != defaults[k]}
-    return {"name": name, **{key: _plain(value) for key, value in said.items()}}
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {k: _plain(v) for k, v in asdict(value).items() if v is not None and v != ()}
-    if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items() if v is not None and v != ()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    except KeyboardInterrupt:
+        complain(f"stopped by Ctrl-C; {folder} holds what was trained: the same command goes on")
+        raise typer.Exit(130) from None
+    found.save(folder)
+    if as_json:
+        print(json.dumps(found.data(), indent=2))
+        return
+    for guess in found.guesses:
+        out.print(f"{file.name}: {guess}")
+    for one in found.tables():
+        show(one)
+    if found.answer is None:
+        out.print(NOT_PROGRESS)
+    out.print(f"recommended: {found.why}")
+    out.print(f"figure: {folder / FIGURE}")
+    out.print(f"run it: tardigrad run {folder / RECOMMENDED}")

@@ -23,11 +23,16 @@ def reproduce(
     to: Annotated[Path | None, typer.Option("--out", help="The folder [reproduced/NAME].")] = None,
     updates: Annotated[int | None, typer.Option(help="Train shorter than the paper did.")] = None,
     device: Annotated[str | None, typer.Option(help="Train on this device, such as cuda.")] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(help="stragglers: a folder of logs [those of tardigrad list traces]."),
+    ] = None,
 ) -> None:
     """Reproduce a published figure or table: print ours beside theirs, draw it."""
     one_of("name", name, REPRODUCTIONS)
     study = REPRODUCTIONS[name]
-    options = {k: v for k, v in {"updates": updates, "device": device}.items() if v is not None}
+    given = {"updates": updates, "device": device, "traces": traces}
+    options = {k: v for k, v in given.items() if v is not None}
     for option in options:
         require(option in inspect.signature(study).parameters, f"{name} does not take --{option}")
     folder = to or Path("reproduced") / name

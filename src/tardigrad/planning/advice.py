@@ -5,16 +5,12 @@ from dataclasses import dataclass
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import count, positive
-from tardigrad.planning.candidates import candidates
+from tardigrad.planning.candidates import candidates, deadline_of
 from tardigrad.planning.measure import Measured, Setting
 from tardigrad.planning.needed import Needed
 from tardigrad.planning.speedup import Speedup, speedup
 from tardigrad.planning.splits import BackupSplit, best, estimated_splits, splits_near
 from tardigrad.policies import Async, Policy
-
-SLACK = 1e-9
-"""A deadline is this much later, relatively, than the gradient it is for: a mean of rounded times
-may lie just before the times themselves."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +64,7 @@ def advise(
     estimated = estimated_splits(times_s, needed, least=(cluster.workers + 1) // 2)
     simulated = splits_near(setting, needed, best(estimated).backups)
     split = best(simulated)
-    deadline_s = next(e.update_s for e in estimated if e.backups == split.backups) * (1 + SLACK)
-    offered = candidates(cluster.workers, split.backups, deadline_s)
+    offered = candidates(cluster.workers, split.backups, deadline_of(times_s))
     policy, why = _choose(setting, split, async_gain)
     return Plan(
         setting=setting,

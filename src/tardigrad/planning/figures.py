@@ -52,7 +52,7 @@ def draw_collect_cdf(axes: Axes, times_s: Floats, ks: Sequence[int] | None = Non
         axes.step(took, share, where="post", color=colour, label=f"k = {k}")
     axes.set_xlim(0 if right < 1e-9 else float(np.nanmin(shown)) * 0.9, right)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    _label(axes, "time to the k-th gradient (s)", "share of versions")
+    finish_axes(axes, "time to the k-th gradient (s)", "share of versions")
     axes.legend(frameon=False, loc="lower right")
 
 
@@ -63,7 +63,7 @@ def draw_collect_means(axes: Axes, times_s: Floats) -> None:
     axes.plot(ks, np.nanmean(times_s, axis=0), color=COLOURS[0], label="mean")
     axes.plot(ks, np.nanmedian(times_s, axis=0), color=COLOURS[1], ls="--", label="median")
     axes.set_ylim(bottom=0)
-    _label(axes, "k", "time to the k-th gradient (s)")
+    finish_axes(axes, "k", "time to the k-th gradient (s)")
     axes.legend(frameon=False, loc="upper left")
 
 
@@ -89,7 +89,7 @@ def draw_splits(
             label=f"policy simulated: best {chosen.workers} + {chosen.backups}",
         )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _label(axes, "workers waited for (the others are backups)", "total time ÷ the least")
+    finish_axes(axes, "workers waited for (the others are backups)", "total time ÷ the least")
     axes.legend(frameon=False, loc="best")
 
 
@@ -109,7 +109,7 @@ def draw_speedups(axes: Axes, series: dict[str, Sequence[Speedup]]) -> None:
     axes.set_xscale("log", base=2)  # a tick at every doubling, so that few workers have some too
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    _label(axes, "workers", "gradients per second, async ÷ sync")
+    finish_axes(axes, "workers", "gradients per second, async ÷ sync")
     if any(series):
         axes.legend(frameon=False, loc="upper left")
 
@@ -129,11 +129,11 @@ def plot_lines(
         axes.plot(list(xs), list(ys), "D", color=COLOURS[-1], markersize=6, label=label)
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _label(axes, x, y)
+    finish_axes(axes, x, y)
     axes.legend(frameon=False)
 
 
-def _label(axes: Axes, x: str, y: str) -> None:
+def finish_axes(axes: Axes, x: str, y: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.grid(alpha=0.25)

@@ -1,0 +1,200 @@
+"""How long until the model is this good, and what it costs."""
+
+import math
+import statistics
+from dataclasses import dataclass
+
+from tardigrad.clusters import TimedCluster
+from tardigrad.core.result_table import Cell, ResultTable
+from tardigrad.planning.goal import Target
+from tardigrad.planning.race import DIVERGED, Entrant, Race, slower
+
+HOUR_S = 3600.0
+SHOWN = 12
+"""Candidates in the table."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """One number of workers: its cluster, and who raced there."""
+
+    cluster: TimedCluster
+    race: Race
+
+
+@dataclass(frozen=True)
+class TargetResults:
+    """Races to the target, one for each number of workers that was asked about.
+
+    Args:
+        price: of a worker's hour; None: hours are told.
+    """
+
+    target: Target
+    sizes: tuple[Priced, ...]
+    price: float | None = None
+
+    @property
+    def best(self) -> Priced:
+        """The number of workers whose winner is the fastest."""
+        return min(
+            self.sizes, key=lambda one: (one.race.entrants[0].misses, one.race.entrants[0].mean_s)
+        )
+
+    @property
+    def winner(self) -> Entrant:
+        return self.best.race.entrants[0]
+
+    @property
+    def cheapest(self) -> Entrant:
+        """The winner that costs least, whatever its time."""
+        return min((one.race.entrants[0] for one in self.sizes), key=self.cost)
+
+    def cost(self, entrant: Entrant, seconds: float | None = None) -> float:
+        """Of all its workers from beginning to end; in workers' hours where there is no price."""
+        hours = entrant.candidate.workers * (entrant.mean_s if seconds is None else seconds)
+        return hours / HOUR_S * (1.0 if self.price is None else self.price)
+
+    @property
+    def cost_name(self) -> str:
+        return "workers' hours" if self.price is None else "cost"
+
+    def entrants(self) -> list[Entrant]:
+        """Those that reached the target, the winner first, the others by time."""
+        each = [e for one in self.sizes for e in one.race.entrants if e.reached]
+        return sorted(each, key=lambda e: (e is not self.winner, e.misses, e.mean_s))
+
+    def table(self) -> ResultTable:
+        several = len(self.sizes) > 1
+        tried = [e for one in self.sizes for e in one.race.entrants]
+        rows = [self._row(entrant, several) for entrant in self.entrants()[:SHOWN]]
+        hidden = len(self.entrants()) - len(rows)
+        never = len(tried) - len(self.entrants())
+        diverged = sum(e.out == DIVERGED for e in tried)
+        notes = [
+            f"{len(tried)} candidates, {sum(one.race.trials for one in self.sizes)} runs in "
+            "virtual time; ± standard deviation over seeds",
+        ]
+        if hidden or never:
+            notes.append(
+                f"not shown: {hidden} that were slower, {never - diverged} that were given up "
+                f"before they reached it, {diverged} that diverged"
+            )
+        if several:
+            notes.append("fewer workers are the first ones of the cluster")
+        return ResultTable(
+            title=f"Time to {self.target} on {self.best.cluster.workers} workers"
+            if not several
+            else f"Time to {self.target} by the number of workers",
+            columns=(
+                *(("workers",) if several else ()),
+                *("policy", "rule", "lr", "seconds", "± s", self.cost_name, "updates"),
+                *("mean delay", "MB", "seeds"),
+            ),
+            rows=tuple(rows),
+            notes=tuple(notes),
+            keys=4 if several else 3,
+        )
+
+    def _row(self, entrant: Entrant, several: bool) -> tuple[Cell, ...]:
+        reached, candidate = entrant.reached, entrant.candidate
+        spread = entrant.spread_s
+        seeds = f"{len(reached)} of {len(entrant.trials)}" if entrant.misses else len(reached)
+        return (
+            *((candidate.workers,) if several else ()),
+            candidate.measured.label,
+            str(candidate.rule["name"]),
+            candidate.rate,
+            entrant.mean_s,
+            None if math.isnan(spread) else spread,
+            self.cost(entrant),
+            round(statistics.fmean(point.updates for point in reached)),
+            statistics.fmean(point.delay for point in reached),
+            statistics.fmean(point.bytes for point in reached) / 1e6,
+            seeds,
+        )
+
+    def why(self) -> str:
+        """A paragraph: who wins, by how much, how sure that is, and what it costs."""
+        race, winner = self.best.race, self.winner
+        spread = "" if math.isnan(winner.spread_s) else f" ± {winner.spread_s:.2g}"
+        said = [
+            f"{winner.candidate.label} reaches {self.target} first, in {winner.mean_s:.4g}{spread} "
+            f"s with {_seeds(len(winner.reached))}, for {self._money(self.cost(winner))} "
+            f"({winner.candidate.workers} workers)."
+        ]
+        said += self._runner_up(race, winner)
+        synchronous = [e for e in race.entrants if _waits(e) and e.reached and e is not winner]
+        if synchronous and not _waits(winner):
+            best = min(synchronous, key=lambda e: e.mean_s)
+            said.append(
+                f"The best that waits for everybody's gradient of a version, "
+                f"{best.candidate.label}, takes {best.mean_s / winner.mean_s:.2f} times as long."
+            )
+        if winner.misses:
+            said.append(
+                f"It missed the target with {winner.misses} of {len(winner.trials)} seeds: an "
+                "easier target is safer."
+            )
+        if self.cheapest is not winner:
+            other = self.cheapest
+            said.append(
+                f"Cheapest is {other.candidate.workers} workers: {self._money(self.cost(other))} "
+                f"in {other.mean_s:.4g} s ({other.candidate.label})."
+            )
+        return " ".join(said)
+
+    def _runner_up(self, race: Race, winner: Entrant) -> list[str]:
+        others = [e for e in race.entrants[1:] if e.reached]
+        if not others:
+            return ["No other candidate came near it."]
+        second = min(others, key=lambda e: (e.misses, e.mean_s))
+        more = second.mean_s / winner.mean_s - 1
+        if race.clear:
+            return [f"The next, {second.candidate.label}, took {more:.0%} longer; that is clear."]
+        end = "the budget was spent" if race.spent else f"{_seeds(race.seeds)} could not part them"
+        told = (
+            "slower, paired by seed"
+            if slower(second, winner)
+            else f"within what seeds differ by: {end}"
+        )
+        return [f"The next, {second.candidate.label}, took {more:+.0%} of its time; it is {told}."]
+
+    def _money(self, cost: float) -> str:
+        return f"{cost:.3g} workers' hours" if self.price is None else f"a cost of {cost:.3g}"
+
+    def data(self) -> dict[str, object]:
+        """The winner and every candidate, for JSON."""
+        return {
+            "target": str(self.target),
+            "price": self.price,
+            "winner": self._one(self.winner),
+            "clear": self.best.race.clear,
+            "budget_spent": any(one.race.spent for one in self.sizes),
+            "candidates": [self._one(e) for one in self.sizes for e in one.race.entrants],
+        }
+
+    def _one(self, entrant: Entrant) -> dict[str, object]:
+        reached, candidate = entrant.reached, entrant.candidate
+        known = bool(reached)
+        return {
+            "workers": candidate.workers,
+            "policy": candidate.measured.label,
+            "rule": dict(candidate.rule),
+            "seconds": entrant.mean_s if known else None,
+            "seconds_by_seed": [
+                trial.reached.time_s if trial.reached else None for trial in entrant.trials
+            ],
+            "cost": self.cost(entrant) if known else None,
+            "mean_delay": statistics.fmean(p.delay for p in reached) if known else None,
+            "bytes": statistics.fmean(p.bytes for p in reached) if known else None,
+            "given_up": entrant.out or None,
+        }
+
+
+def _waits(entrant: Entrant) -> bool:
+    return entrant.candidate.measured.summary.delay.most == 0
+
+
+def _seeds(count: int) -> str:
+    return "one seed" if count == 1 else f"{count} seeds"

@@ -1,0 +1,167 @@
+"""Training the candidates of a plan: one race for each number of workers."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tardigrad.clusters import TimedCluster
+from tardigrad.core.arrays import Floats
+from tardigrad.core.result_table import Cell, ResultTable
+from tardigrad.engine.choose import WORTH_COMPILING, Engine
+from tardigrad.engine.run import Say
+from tardigrad.experiment.spec import Spec
+from tardigrad.planning.advice import Plan
+from tardigrad.planning.answer import Priced, TargetResults
+from tardigrad.planning.candidates import deadline_of
+from tardigrad.planning.goal import Target
+from tardigrad.planning.measure import Measured, Setting
+from tardigrad.planning.needed import Needed
+from tardigrad.planning.offers import Candidate, offer, trained_policies
+from tardigrad.planning.race import race
+from tardigrad.planning.splits import best, estimated_splits, splits_near
+from tardigrad.planning.trial import KeptCurves, Training, WallBudget
+from tardigrad.planning.what_if import WithoutStragglers
+from tardigrad.policies import Async, Sync
+
+BETTER = 1.02
+"""By times alone, a policy is set aside where another is better in everything, by this much in one
+thing at least."""
+COMMON = 3
+"""With several numbers of workers, as many policies with their rules as won with the most."""
+ROUGH = 10.0
+"""How many runs to the longest time a race is taken to be, in order to choose an engine."""
+
+
+def trained_answer(
+    spec: Spec,
+    control: Plan,
+    target: Target,
+    sizes: Sequence[int],
+    price: float | None,
+    seeds: int,
+    budget: WallBudget,
+    kept: KeptCurves,
+    say: Say | None = None,
+) -> TargetResults:
+    """A race on the whole cluster; then, of the policies and rules that did best there, on each
+    smaller one. No run lasts longer than the spec's own would, in virtual time."""
+    told = say or (lambda line: None)
+    setting = control.setting
+    horizon_s = longest_s(setting, spec)
+    target.name(replace(spec, seed=spec.seed).make_task(), spec.evaluation)
+    candidates = every_candidate(setting, spec, control.split.backups, control.times_s)
+    chosen = promising(candidates)
+    aside = sorted({c.measured.label for c in candidates} - {c.measured.label for c in chosen})
+    if aside:
+        told(f"set aside by their times alone: {', '.join(aside)}")
+    training = training_of(spec, setting, target, horizon_s, kept)
+    found = [Priced(setting.cluster, race(training, chosen, seeds, budget, say))]
+    won = [_kind(e.candidate) for e in found[0].race.entrants if e.reached][:COMMON]
+    for workers in sorted(set(sizes) - {setting.cluster.workers}, reverse=True):
+        smaller = setting.sized(workers)
+        few = replace(spec, cluster={**spec.cluster, "workers": workers})
+        times_s = smaller.collect_times_s()
+        least = (workers + 1) // 2
+        backups = best(
+            splits_near(smaller, Needed(), best(estimated_splits(times_s, Needed(), least)).backups)
+        ).backups
+        like = [c for c in every_candidate(smaller, few, backups, times_s) if _kind(c) in won]
+        longer_s = horizon_s * setting.cluster.workers / workers
+        told(f"{workers} workers")
+        part = training_of(few, smaller, target, longer_s, kept)
+        if not budget.spent and like:
+            found.append(Priced(smaller.cluster, race(part, like, seeds, budget, say)))
+    return TargetResults(target, tuple(found), price)
+
+
+def longest_s(setting: Setting, spec: Spec) -> float:
+    """How long the spec's own run lasts here, in virtual time."""
+    return spec.updates * setting.measure(spec.make_policy()).summary.update_s
+
+
+def every_candidate(setting: Setting, spec: Spec, backups: int, times_s: Floats) -> list[Candidate]:
+    """All that are offered on this cluster."""
+    policies = trained_policies(setting.cluster.workers, backups, deadline_of(times_s))
+    measured = [setting.measure(policy) for policy in policies]
+    return offer(measured, spec.rule, setting.cluster.workers)
+
+
+def promising(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those whose policy no other beats in updates per second, gradients per second and delay."""
+    each = {c.measured.label: c.measured for c in candidates}
+    kept = {
+        name
+        for name, one in each.items()
+        if not any(_beats(other, one) for other in each.values() if other is not one)
+    }
+    return [candidate for candidate in candidates if candidate.measured.label in kept]
+
+
+def _beats(one: Measured, other: Measured) -> bool:
+    """Better in one thing by `BETTER`, and worse in nothing."""
+    a, b = one.summary, other.summary
+    more = (a.updates_per_s / b.updates_per_s, a.gradients_per_s / b.gradients_per_s)
+    fresher = (1 + b.delay.mean) / (1 + a.delay.mean)
+    return min(*more, fresher) >= 1 and max(*more, fresher) >= BETTER
+
+
+def training_of(
+    spec: Spec, setting: Setting, target: Target, horizon_s: float, kept: KeptCurves
+) -> Training:
+    engine: Engine = spec.engine
+    if engine == "auto":
+        per_s = setting.measure(Async()).summary.gradients_per_s
+        engine = "fast" if ROUGH * per_s * horizon_s > WORTH_COMPILING else "exact"
+    return Training(spec, setting.cluster, target, horizon_s, engine, kept)
+
+
+def _kind(candidate: Candidate) -> tuple[str, str]:
+    return type(candidate.policy).__name__, str(candidate.rule["name"])
+
+
+def without_stragglers_table(
+    control: Plan,
+    answer: TargetResults | None = None,
+    spec: Spec | None = None,
+    budget: WallBudget | None = None,
+) -> ResultTable:
+    """The same cluster, every step of every worker taking the mean over workers of that step."""
+    setting = control.setting
+    even = replace(setting, cluster=WithoutStragglers(setting.cluster))
+    rows: list[tuple[Cell, ...]] = []
+    for policy in dict.fromkeys((Sync(), Async(), control.policy)):
+        now, then = (s.measure(policy).summary.gradients_per_s for s in (setting, even))
+        measured = setting.measure(policy).label
+        rows.append((measured, "gradients/s", now, then, then / now))
+    if answer is not None and spec is not None and budget is not None:
+        rows += [
+            (*row[:1], f"s to {answer.target}", *row[1:])
+            for row in _trained_evenly(answer, spec, even.cluster, budget)
+        ]
+    return ResultTable(
+        title="If nobody were slower than the others",
+        columns=("what", "of", "now", "without stragglers", "÷"),
+        rows=tuple(rows),
+        notes=("every worker's step takes the mean over all workers of that step",),
+        keys=2,
+    )
+
+
+def _trained_evenly(
+    answer: TargetResults, spec: Spec, even: TimedCluster, budget: WallBudget
+) -> list[tuple[Cell, ...]]:
+    """The winner and the best that waits for everybody, trained again."""
+    there = next(one for one in answer.sizes if one.cluster.workers == even.workers)
+    waiting = [e for e in there.race.entrants if isinstance(e.candidate.policy, Sync) and e.reached]
+    rows: list[tuple[Cell, ...]] = []
+    for one in dict.fromkeys((*there.race.entrants[:1], *waiting[:1])):
+        before = one.trials[0].training
+        training = Training(spec, even, before.target, before.horizon_s, before.engine)
+        trials = [training.trial(one.candidate, trial.seed) for trial in one.trials]
+        for trial in trials:
+            trial.train(math.inf, budget)
+        reached = [trial.reached.time_s for trial in trials if trial.reached is not None]
+        then = statistics.fmean(reached) if len(reached) == len(trials) else None
+        rows.append((one.candidate.label, one.mean_s, then, then and then / one.mean_s))
+    return rows

@@ -1,0 +1,64 @@
+"""Trials whose curves are drawn by a formula: races without tensors."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tardigrad.clusters import Constant
+from tardigrad.engine import Diverged
+from tardigrad.experiment import Spec
+from tardigrad.planning.goal import Target
+from tardigrad.planning.measure import Setting
+from tardigrad.planning.offers import Candidate
+from tardigrad.planning.trial import CurvePoint, Training, Trial
+from tardigrad.policies import Async
+
+CLUSTER = Constant(workers=4)
+SPEC = Spec.of(
+    {
+        "updates": 100,
+        "task": "logistic_regression",
+        "rule": {"name": "sgd", "lr": 0.1},
+        "cluster": {"name": "constant", "workers": 4},
+    }
+)
+
+
+@dataclass
+class DrawnTraining(Training):
+    """`slowness` of each candidate by its factor: its loss is exp(−t / (slowness · noise)) + its
+    floor, the noise being the seed's, common to all, and the candidate's own."""
+
+    slowness: dict[float, float] = field(default_factory=dict)
+    floor: dict[float, float] = field(default_factory=dict)
+    own_noise: float = 0.02
+    evaluations: list[tuple[float, int, float]] = field(default_factory=list)
+
+    def trial(self, candidate: Candidate, seed: int) -> Trial:
+        return DrawnTrial(self, candidate, seed)
+
+
+@dataclass(eq=False)
+class DrawnTrial(Trial):
+    def evaluated(self, at_s: float) -> CurvePoint:
+        training, which = self.training, self.candidate.factor
+        assert isinstance(training, DrawnTraining)
+        training.evaluations.append((which, self.seed, at_s))
+        slowness = training.slowness[which]
+        if math.isinf(slowness):
+            raise Diverged(1, 0, math.nan)
+        drawn = np.random.default_rng([self.seed, round(1000 * which)])
+        shared = np.random.default_rng(self.seed).uniform(0.5, 2.0) if self.seed else 1.0
+        scale = slowness * shared * (1 + training.own_noise * drawn.normal())
+        return CurvePoint(at_s, math.exp(-at_s / scale) + training.floor.get(which, 0.0), 1, 0.0, 8)
+
+
+def drawn(slowness: dict[float, float], **more: object) -> tuple[DrawnTraining, list[Candidate]]:
+    """A training to loss 0.1, and a candidate for each slowness."""
+    training = DrawnTraining(SPEC, CLUSTER, Target("loss", 0.1), 100.0, slowness=slowness)
+    for name, value in more.items():
+        setattr(training, name, value)
+    measured = Setting(CLUSTER, gradients=100).measure(Async())
+    rule = {"name": "sgd", "lr": 0.1}
+    return training, [Candidate(measured, {**rule, "lr": f}, f, 4) for f in slowness]

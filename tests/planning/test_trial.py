@@ -1,0 +1,157 @@
+"""A trial is the run that `tg.simulate` makes; targets, candidates and what they are made of."""
+
+import math
+
+import pytest
+
+import tardigrad as tg
+from tardigrad.clusters import Gamma
+from tardigrad.experiment import Spec
+from tardigrad.planning.advice import advise
+from tardigrad.planning.goal import Target, seconds_of
+from tardigrad.planning.measure import Setting
+from tardigrad.planning.offers import MOST, offer, scaled
+from tardigrad.planning.trained import every_candidate, longest_s, promising
+from tardigrad.planning.trial import Training, WallBudget
+from tardigrad.policies import Async, Backup, SoftSync, Sync
+
+SPEC = Spec.of(
+    {
+        "updates": 120,
+        "seed": 5,
+        "shards": 2,
+        "task": {"name": "logistic_regression", "train_size": 200, "validation": 50},
+        "rule": {"name": "sgd", "lr": 0.05, "momentum": 0.5},
+        "cluster": {"name": "gamma", "workers": 6},
+    }
+)
+
+
+@pytest.mark.parametrize(("number", "seed"), [(0, 0), (7, 2), (20, 0), (-1, 2)])
+def test_a_trial_is_the_run_that_it_stands_for(number: int, seed: int) -> None:
+    setting = Setting(Gamma(workers=6), shards=2, gradients=600, seed=5)
+    control = advise(setting.cluster, gradients=600, shards=2, seed=5)
+    candidate = every_candidate(setting, SPEC, 1, control.times_s)[number]
+    training = Training(SPEC, setting.cluster, Target("loss", 1e-6), longest_s(setting, SPEC))
+    trial = training.trial(candidate, seed)
+    trial.train(math.inf, WallBudget(math.inf))
+    assert trial.reached is None
+    assert len(trial.points) == 49
+    first = next(point for point in trial.points if point.updates)
+    for point in (first, trial.points[-1]):
+        run = tg.simulate(
+            Spec.of({**SPEC.data(), "seed": 5 + seed}).make_task(),
+            Spec.of({**SPEC.data(), "rule": candidate.rule}).make_rule(),
+            candidate.policy,
+            setting.cluster,
+            point.updates,
+            5 + seed,
+            shards=2,
+            evaluation=point.updates,
+        )
+        last = run.history.records[-1]
+        assert point.value == pytest.approx(last["validation_loss"], rel=1e-5)
+        assert last["time_s"] <= point.time_s
+        assert point.bytes == pytest.approx(last["push_bytes"] + last["pull_bytes"], rel=0.1)
+        assert point.delay == pytest.approx(run.schedule.delays.mean(), abs=0.15)
+
+
+def test_the_time_is_taken_between_evaluations() -> None:
+    setting = Setting(Gamma(workers=6), shards=2, gradients=600, seed=5)
+    candidate = every_candidate(setting, SPEC, 1, setting.collect_times_s())[0]
+    free = Training(SPEC, setting.cluster, Target("loss", 1e-6), longest_s(setting, SPEC))
+    whole = free.trial(candidate, 0)
+    whole.train(math.inf, WallBudget(math.inf))
+    before, after = next(
+        (a, b)
+        for a, b in zip(whole.points[20:], whole.points[21:], strict=False)
+        if b.value < a.value
+    )
+    target = Target("loss", before.value - 0.25 * (before.value - after.value))
+    training = Training(SPEC, setting.cluster, target, free.horizon_s)
+    trial = training.trial(candidate, 0)
+    trial.train(math.inf, WallBudget(math.inf))
+    reached = trial.reached
+    assert reached is not None
+    if trial.points[-2] == before:  # and not lower before that
+        assert reached.time_s == pytest.approx(
+            before.time_s + 0.25 * (after.time_s - before.time_s), rel=1e-6
+        )
+    assert trial.points[-2].time_s < reached.time_s <= trial.points[-1].time_s
+
+
+def test_candidates_are_policies_rules_and_rates() -> None:
+    setting = Setting(Gamma(workers=16), gradients=2000)
+    policies = (Sync(), Backup(2), SoftSync(groups=4), Async())
+    found = offer([setting.measure(p) for p in policies], {"name": "sgd", "lr": 0.1}, 16)
+    assert len(found) <= MOST
+    assert len({c.key for c in found}) == len(found)
+    synchronous = [c.rule["lr"] for c in found if c.policy == Sync()]
+    assert synchronous == [0.1, 0.4, 1.6]
+    free = {c.rule["name"]: c.rule for c in found if c.policy == Async()}
+    assert set(free) == {"sgd", "gap_aware", "staleness_aware"}
+    assert (free["gap_aware"]["momentum"], free["gap_aware"]["nesterov"]) == (0.0, False)
+    rates = sorted(c.rule["lr"] for c in found if c.label.startswith("Async, sgd"))
+    assert rates[0] < 0.1 == rates[1] < rates[2]
+
+
+def test_rates_that_change_are_scaled_whole() -> None:
+    rate = {"rate": "warm_up", "over": 2, "after": {"rate": "cosine", "lr": 0.1, "over": 9}}
+    found = scaled({"name": "sgd", "lr": rate}, 2.0)
+    assert found["lr"] == {**rate, "after": {"rate": "cosine", "lr": 0.2, "over": 9}}
+    assert scaled({"name": "mine.py:mine"}, 2.0) == {"name": "mine.py:mine"}
+
+
+def test_more_than_forty_lose_their_slowest_policies() -> None:
+    setting = Setting(Gamma(workers=16, heterogeneous=True), gradients=2000)
+    policies = [SoftSync(groups=g) for g in range(2, 9)]
+    found = offer([setting.measure(p) for p in policies], {"name": "adam", "lr": 0.1}, 16)
+    assert 20 < len(found) <= MOST
+    assert {c.rule["name"] for c in found} == {"adam", "adam_ga", "adam_sa"}
+    speeds = {c.measured.summary.gradients_per_s for c in found}
+    left = [setting.measure(p).summary.gradients_per_s for p in policies]
+    assert speeds == set(sorted(set(left))[-len(speeds) :])
+
+
+def test_what_another_beats_in_everything_is_set_aside() -> None:
+    """Equal constant workers: a backup only drops work that would have come at the same time."""
+    setting = Setting(tg.Constant(workers=8), gradients=800)
+    measured = [setting.measure(p) for p in (Sync(), Backup(4), Async())]
+    found = promising(offer(measured, {"name": "sgd", "lr": 0.1}, 8))
+    assert {type(c.policy) for c in found} == {Sync, Async}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0.5", "target is loss=… or accuracy=…, such as loss=0.5, got '0.5'"),
+        ("f1=0.5", "target is loss=… or accuracy=…"),
+        ("loss=low", "target loss=low"),
+        ("accuracy=95", "accuracy is a share"),
+    ],
+)
+def test_targets_that_mean_nothing_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Target.of(text)
+
+
+def test_a_target_must_be_measured_and_ahead() -> None:
+    task = SPEC.make_task()
+    with pytest.raises(ValueError, match="loss=5 is reached before training, at loss = 0"):
+        Target.of("loss=5").name(task, SPEC.evaluation)
+    bare = tg.FunctionTask(task.start(), lambda view, worker, step: view)
+    with pytest.raises(ValueError, match=r"accuracy=0\.9 is never measured"):
+        Target.of("accuracy=0.9").name(bare, SPEC.evaluation)
+    quadratic = Spec.of({**SPEC.data(), "task": "quadratic"})
+    with pytest.raises(ValueError, match="is never measured: an evaluation of this task gives"):
+        Target.of("accuracy=0.9").name(quadratic.make_task(), quadratic.evaluation)
+    assert Target.of("accuracy=0.99").name(task, SPEC.evaluation) == "validation_accuracy"
+
+
+def test_times_are_read_with_their_units() -> None:
+    assert [seconds_of("x", t) for t in ("90s", "5m", "1.5h", "2d", 7, "0.5")] == [
+        *(90, 300, 5400, 172_800, 7, 0.5)
+    ]
+    for wrong in ("soon", "0", "-5m", "5 weeks", "1.2.3s"):
+        with pytest.raises(ValueError, match="budget is a time above 0, such as 90s, 5m or 2h"):
+            seconds_of("budget", wrong)
