@@ -40,6 +40,9 @@ def test_the_package_that_a_function_hid_is_told_where_it_is_now() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"is now tardigrad\.scheduling"):
         importlib.import_module("tardigrad.schedule.analysis")
     assert callable(tg.schedule)
+    with pytest.raises(ModuleNotFoundError, match=r"is now tardigrad\.planning"):
+        importlib.import_module("tardigrad.plan.advice")
+    assert callable(tg.plan)
     import tardigrad.scheduling.analysis as analysis
 
     assert analysis.__name__ == "tardigrad.scheduling.analysis"

@@ -17,8 +17,10 @@ MOVED = {
     "spec": "experiment",
     "tensors": "core.trees",
 }
-"""What code outside the package may have imported. `schedule` is not among them: a package of that
-name would hide the function `tardigrad.schedule`."""
+"""What code outside the package may have imported."""
+REFUSED = {"plan": "planning", "schedule": "scheduling"}
+"""Packages that are only pointed to: one of the old name would hide the function of that name, such
+as `tardigrad.schedule`."""
 
 
 class _Moved(MetaPathFinder, Loader):
@@ -30,8 +32,8 @@ class _Moved(MetaPathFinder, Loader):
         package, _, inner = name.partition(".")
         if package != "tardigrad":
             return None
-        if inner == "schedule":
-            raise ModuleNotFoundError(f"{name} is now tardigrad.scheduling", name=name)
+        if inner in REFUSED:
+            raise ModuleNotFoundError(f"{name} is now tardigrad.{REFUSED[inner]}", name=name)
         return ModuleSpec(name, self) if _now(inner) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

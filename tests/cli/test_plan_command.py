@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tardigrad as tg
 from tardigrad.bench.schedule import bench_schedule, check_same
 from tardigrad.clusters import Absence, Gamma, TimedCluster
 from tardigrad.experiment import Spec
@@ -93,10 +94,80 @@ def test_plan_counts_present_workers_alone(cli: Cli) -> None:
     assert (spec.policy["name"], spec.updates) == ("sync", 2500)
 
 
-def test_plan_measures_the_updates_needed(cli: Cli) -> None:
-    said = cli("plan", "small.toml", "updates=300", "--target", "0.6", "--gradients", "400")
-    assert said.code == 0
-    assert 1 <= Spec.load("plans/small/recommended.toml").updates < 300
+LOG = "Host;Step time (ms)\n" + "".join(
+    f"node-{w};{1000 + 100 * ((3 * w + i) % 7) + 900 * (w == 3 and i % 4 == 0)}\n"
+    for w in range(4)
+    for i in range(12)
+)
+TRAINED = ("plan", "log.csv", "updates=150", "--spec", "small.toml", "--target", "loss=0.6")
+
+
+def test_plan_answers_how_long_and_what_it_costs(cli: Cli) -> None:
+    """A foreign log, a task and a target: a table, a figure, and an experiment that stops there."""
+    Path("log.csv").write_text(LOG)
+    words = (*TRAINED, "--price", "2.5", "--seeds", "2", "--without-stragglers", "--mtbf", "1h")
+    said = cli(*words)
+    assert said.code == 0, said.err
+    for guess in ("parted by semicolons", "is in milliseconds", "node-0 is worker 0"):
+        assert f"log.csv: {guess}" in said.out or guess in said.out
+    assert "Time to loss=0.6 on 4 workers" in said.out
+    for column in ("seconds", "± s", "cost", "mean delay", "MB", "seeds"):
+        assert column in said.out
+    assert "goodput" in said.out
+    assert "without stragglers" in said.out
+    assert "not progress" not in said.out
+    found = json.loads(Path("plans/log/plan.json").read_text())
+    winner = found["answer"]["winner"]
+    assert len(found["answer"]["candidates"]) <= 40
+    assert winner["cost"] == pytest.approx(4 * winner["seconds"] / 3600 * 2.5)
+    reached = [c["seconds"] for c in found["answer"]["candidates"] if c["seconds"]]
+    assert winner["seconds"] <= 1.3 * min(reached)
+    written = Path("plans/log/recommended.toml")
+    spec = Spec.load(written)
+    assert spec.stop == {"loss": 0.6}
+    assert spec.rule == winner["rule"]
+    assert cli("run", str(written)).code == 0
+    ended = json.loads(Path("runs/recommended/summary.json").read_text())
+    assert ended["ended_by"] == "loss"
+    assert ended["time_s"] == pytest.approx(winner["seconds_by_seed"][0], rel=0.2)
+    kept = Path("plans/log/curves.jsonl").read_text()
+    again = cli(*words, "--json")
+    assert json.loads(again.out)["answer"] == found["answer"]
+    assert Path("plans/log/curves.jsonl").read_text() == kept  # nothing was trained again
+
+
+def test_a_range_of_workers_is_priced(cli: Cli) -> None:
+    Path("log.csv").write_text(LOG)
+    said = cli(*TRAINED, "--workers", "4:8", "--seeds", "1", "--json")
+    assert said.code == 0, said.err
+    answer = json.loads(said.out)["answer"]
+    assert {one["workers"] for one in answer["candidates"]} == {4, 8}
+    cost = {one["workers"]: one["cost"] for one in answer["candidates"] if one["cost"]}
+    assert set(cost) == {4, 8}
+    assert Path("plans/log/plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_a_task_gradients_are_not_called_progress(cli: Cli) -> None:
+    said = cli("plan", "bytedance_se", "--gradients", "2000", "--without-stragglers")
+    assert said.code == 0, said.err
+    assert "these are gradients, not progress" in said.out
+    assert "If nobody were slower than the others" in said.out
+    spec = Spec.load("plans/bytedance_se/recommended.toml")
+    assert spec.cluster == {"name": "trace", "path": "bytedance_se", "workers": 32}
+
+
+def test_python_plans_as_the_command_does(cli: Cli, tmp_path: Path) -> None:
+    Path("log.csv").write_text(LOG)
+    found = tg.plan("log.csv", gradients=400, changes=["cluster.order=recorded"])
+    assert isinstance(found, tg.Planned)
+    assert found.spec["cluster"]["order"] == "recorded"
+    assert "milliseconds" in " ".join(found.guesses)
+    assert found.why in str(found)
+    same = tg.plan(tg.Gamma(workers=4), gradients=400, failures=tg.Failures(1e4))
+    assert same.spec["cluster"] == {"name": "gamma", "workers": 4}
+    assert "goodput" in str(same)
+    found.save(tmp_path / "kept")
+    assert Spec.load(tmp_path / "kept" / "recommended.toml").updates > 0
 
 
 @pytest.mark.parametrize(
@@ -106,9 +177,23 @@ def test_plan_measures_the_updates_needed(cli: Cli) -> None:
         (("bad.csv",), "bad.csv, line 3: step_s must be a number, got 'soon'"),
         (("small.toml", "cluster.name=dispatcher"), "a plan is about time"),
         (("small.toml", "--workers", "0"), "workers"),
-        (("small.toml", "--needed", "x.csv", "--target", "1"), "use one of the two"),
+        (("small.toml", "--needed", "ok.csv", "--target", "loss=1"), "use one of the two"),
         (("small.toml", "--needed", "x.csv"), "there is no file x.csv"),
-        (("small.toml", "--target", "1e-9"), "higher target"),
+        (("small.toml", "--target", "0.5"), "target is loss=… or accuracy=…"),
+        (("small.toml", "--target", "loss=9"), "is reached before training"),
+        (("small.toml", "--target", "accuracy=95"), "accuracy is a share"),
+        (("small.toml", "task=quadratic", "--target", "accuracy=0.9"), "is never measured"),
+        (("bytedance_se", "--target", "loss=0.5"), "give --spec FILE with [task] and [rule]"),
+        (("small.toml", "--price", "2"), "price needs a target"),
+        (("small.toml", "--target", "loss=0.5", "--price", "-1"), "price must not be negative"),
+        (("small.toml", "--target", "loss=0.5", "--budget", "soon"), "budget is a time above 0"),
+        (("small.toml", "--target", "loss=0.5", "--budget", "0.000001s"), "the budget of 1e-06 s"),
+        (("small.toml", "--target", "loss=0.5", "--seeds", "0"), "seeds must be a whole number"),
+        (("small.toml", "--workers", "8:4"), "workers is a number or a range such as 8:64"),
+        (("small.toml", "--mtbf", "never"), "mtbf is a time above 0"),
+        (("one.csv",), "one.csv has the times of one worker"),
+        (("negative.csv",), "line 2: step_s must be finite and greater than 0, got '-1.0'"),
+        (("time.csv",), "time may be when a step ended or how long it took"),
         (("small.toml", "rule.lr=-1"), "lr"),
         (("small.toml", "link={name='every',push=2,pull=1}"), "plan with link=full"),
         (("empty.toml",), "has no [cluster]"),
@@ -119,10 +204,22 @@ def test_bad_plans_are_refused_and_nothing_is_written(
 ) -> None:
     Path("bad.csv").write_text("worker,step_s\n0,1.0\n0,soon\n")
     Path("empty.toml").write_text("updates = 5\n")
+    Path("ok.csv").write_text("workers,updates\n4,100\n")
+    Path("one.csv").write_text("worker,step_s\n0,1.0\n0,1.5\n")
+    Path("negative.csv").write_text("worker,step_s\n0,-1.0\n")
+    Path("time.csv").write_text("host,time\na,1.0\nb,1.5\n")
     said = cli("plan", *words, "--gradients", "200")
     assert said.code == 2
     assert message in said.err.replace("\n", " ")
     assert not Path("plans").exists()
+
+
+def test_a_target_that_nobody_reaches_is_told_with_the_best(cli: Cli) -> None:
+    said = cli("plan", "small.toml", "updates=20", "--target", "loss=0.01", "--gradients", "400")
+    assert said.code == 2
+    assert "no candidate reached loss=0.01 within" in said.err
+    assert "the nearest was loss = 0." in said.err
+    assert not Path("plans/small/recommended.toml").exists()
 
 
 def test_report_draws_the_timeline(cli: Cli) -> None:
