@@ -197,6 +197,10 @@ def test_python_plans_as_the_command_does(cli: Cli, tmp_path: Path) -> None:
         (("small.toml", "rule.lr=-1"), "lr"),
         (("small.toml", "link={name='every',push=2,pull=1}"), "plan with link=full"),
         (("empty.toml",), "has no [cluster]"),
+        (
+            ("small.toml", "work={name='micro_batches',size=2}", "--target", "loss=0.5"),
+            "work=gradient",
+        ),
     ],
 )
 def test_bad_plans_are_refused_and_nothing_is_written(

@@ -172,6 +172,11 @@ def plan(
     torch.set_num_threads(1)  # as comparisons do: models are small, and bits the same everywhere
     try:
         experiment = Spec.of({**data, "policy": data.get("policy", "async")})
+        require(
+            experiment.work == {"name": "gradient"},
+            "a plan trains with workers that push a gradient of one batch: plan with "
+            "work=gradient, and put the work into what is recommended",
+        )
         kept = KeptCurves(None if folder is None else Path(folder) / CURVES)
         answer = trained_answer(
             experiment, control, goal, sizes, price, seeds, WallBudget(seconds), kept, say
