@@ -24,8 +24,7 @@ import numpy.typing as npt
 from tardigrad.clusters import Network, StepTimes, TimedCluster
 from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import require
-from tardigrad.core.result_table import Cell as CellValue
-from tardigrad.core.result_table import ResultTable
+from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.experiment.real import message_s, run_on_ray
 from tardigrad.experiment.spec import Spec, differences
 from tardigrad.recording.folder import RunFolder
@@ -37,20 +36,20 @@ if TYPE_CHECKING:
 
     from tardigrad.runtime import ActorPool
 
-Table = Mapping[str, Any]
+SpecTable = Mapping[str, Any]
 
 WORKERS = 4
 STEP_S = 0.08
 """The mean of most laws: long beside what a message takes."""
 CELL_S = 15.0
-POLICIES: dict[str, Table] = {
+POLICIES: dict[str, SpecTable] = {
     "async": {"name": "async"},
     "sync": {"name": "sync"},
     "backup 1": {"name": "backup", "backups": 1},
     "softsync 2": {"name": "soft_sync", "groups": 2},
     "stale-synchronous 2": {"name": "stale_synchronous", "bound": 2},
 }
-TIMES: dict[str, Table] = {
+TIMES: dict[str, SpecTable] = {
     "one slow": {"name": "constant", "step_s": [STEP_S, 1.05 * STEP_S, 1.1 * STEP_S, 2 * STEP_S]},
     "gamma": {"name": "gamma", "mean_s": STEP_S},
     "heavy tail": {"name": "pareto", "least_s": 0.6 * STEP_S, "exponent": 2.5},
@@ -71,7 +70,7 @@ def delay_error(delays: Delays) -> float:
 
 
 @dataclass(frozen=True)
-class Cell:
+class FidelityCell:
     """One policy under one law, predicted and measured."""
 
     policy: str
@@ -164,7 +163,7 @@ def _made(spec: Spec) -> Schedule:
 
 def _cell(
     policy: str, times: str, path: Path, seconds: float, pool: "Callable[[], ActorPool]"
-) -> Cell:
+) -> FidelityCell:
     spec = _spec(policy, times, seconds)
     measured = _measured(spec, path / f"{policy}, {times}".replace(" ", "-"), pool)
     took_s = message_s(measured)
@@ -174,7 +173,7 @@ def _cell(
     made = [np.quantile(one.delays, QUANTILES).tolist() for one in (imposed, predicted, measured)]
     by_imposed, by_kept = (tuple(zip(one, made[-1], strict=True)) for one in made[:2])
     first, second, real = (Summary.of(one) for one in (imposed, predicted, measured))
-    return Cell(policy, times, first, second, real, by_imposed, by_kept, took_s)
+    return FidelityCell(policy, times, first, second, real, by_imposed, by_kept, took_s)
 
 
 class AsKept(TimedCluster):
@@ -232,9 +231,9 @@ def _measured(spec: Spec, path: Path, pool: "Callable[[], ActorPool]") -> Schedu
     return run_on_ray(spec, path, impose=True, pool=pool()).schedule
 
 
-def _table(cells: Sequence[Cell]) -> ResultTable:
+def _table(cells: Sequence[FidelityCell]) -> ResultTable:
     percents = [f"{q:.0%}" for q in QUANTILES]
-    rows: list[tuple[CellValue, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     for cell in cells:
         p, m = cell.predicted, cell.measured
         delays = [value for pair in cell.delays for value in pair]
@@ -289,7 +288,7 @@ def _table(cells: Sequence[Cell]) -> ResultTable:
     )
 
 
-def _figure(title: str, cells: Sequence[Cell]) -> "Figure":
+def _figure(title: str, cells: Sequence[FidelityCell]) -> "Figure":
     from tardigrad.report.fidelity_figure import fidelity_figure
 
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}

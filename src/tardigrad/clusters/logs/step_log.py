@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tardigrad.clusters.logs.columns import Meaning, Named, meaning_of
-from tardigrad.clusters.logs.table import Line, LogTable, read_table
+from tardigrad.clusters.logs.table import StepLine, LogTable, read_table
 from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import require
 
@@ -107,7 +107,7 @@ def _between(
     table: LogTable, meaning: Meaning, stamp: Named, guesses: list[str]
 ) -> Iterator[_Time]:
     """A line is the end of a step; a worker's first line only says when its second began."""
-    moments: dict[str, list[tuple[float, Line]]] = {}
+    moments: dict[str, list[tuple[float, StepLine]]] = {}
     for line in _with_columns(table, [stamp.name], guesses):
         at_s = _moment_s(line.cells[stamp.name], stamp, table.where(line), guesses)
         moments.setdefault(_name(table, meaning, line), []).append((at_s, line))
@@ -195,7 +195,7 @@ def _numbered(
     return names
 
 
-def _with_columns(table: LogTable, names: list[str], guesses: list[str]) -> list[Line]:
+def _with_columns(table: LogTable, names: list[str], guesses: list[str]) -> list[StepLine]:
     """The lines that have these columns: logs of JSON lines tell of other things too."""
     lines = [line for line in table.lines if all(name in line.cells for name in names)]
     if len(lines) < len(table.lines):
@@ -204,13 +204,13 @@ def _with_columns(table: LogTable, names: list[str], guesses: list[str]) -> list
     return lines
 
 
-def _name(table: LogTable, meaning: Meaning, line: Line) -> str:
+def _name(table: LogTable, meaning: Meaning, line: StepLine) -> str:
     parts = [line.cells.get(name, "") for name in meaning.who]
     require(all(parts), f"{table.where(line)}: {' or '.join(meaning.who)} is missing")
     return ":".join(parts)
 
 
-def _step(table: LogTable, meaning: Meaning, line: Line) -> float | None:
+def _step(table: LogTable, meaning: Meaning, line: StepLine) -> float | None:
     if meaning.step is None or not line.cells.get(meaning.step):
         return None
     try:

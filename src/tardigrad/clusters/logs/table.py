@@ -15,7 +15,7 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 DECIMAL_COMMA = re.compile(r"^-?\d+,\d+$")
 
 
-class Line(NamedTuple):
+class StepLine(NamedTuple):
     """One line below the header: its number in the file, and its cells by column."""
 
     number: int
@@ -28,10 +28,10 @@ class LogTable:
 
     path: str
     columns: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[StepLine, ...]
     guesses: tuple[str, ...] = ()
 
-    def where(self, line: Line) -> str:
+    def where(self, line: StepLine) -> str:
         return f"{self.path}, line {line.number}"
 
 
@@ -77,7 +77,7 @@ def _read_separated(path: str, text: str) -> LogTable:
         if separator != "," and any(map(DECIMAL_COMMA.match, cells)):
             commas = True
             cells = [c.replace(",", ".") if DECIMAL_COMMA.match(c) else c for c in cells]
-        told.append(Line(number, dict(zip(header, cells, strict=True))))
+        told.append(StepLine(number, dict(zip(header, cells, strict=True))))
     if commas:
         guesses.append("1,5 is 1.5")
     return LogTable(path, tuple(header), tuple(told), tuple(guesses))
@@ -97,7 +97,7 @@ def _read_json(path: str, text: str) -> LogTable:
     for number, one in objects:
         require(isinstance(one, dict), f"{path}, line {number}: {one!r} is not a JSON object")
         flat = {k: v for k, v in one.items() if isinstance(v, int | float | str)}
-        lines.append(Line(number, {str(k): str(v).strip() for k, v in flat.items()}))
+        lines.append(StepLine(number, {str(k): str(v).strip() for k, v in flat.items()}))
     require(bool(lines), f"{path} has no lines")
     columns = tuple(dict.fromkeys(name for line in lines for name in line.cells))
     return LogTable(path, columns, tuple(lines), (kind,))
