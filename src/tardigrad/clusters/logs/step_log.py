@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tardigrad.clusters.logs.columns import Meaning, Named, meaning_of
-from tardigrad.clusters.logs.table import StepLine, LogTable, read_table
+from tardigrad.clusters.logs.table import LogTable, StepLine, read_table
 from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import require
 
