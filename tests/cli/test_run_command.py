@@ -35,6 +35,7 @@ def test_a_run_is_a_folder(cli: Cli) -> None:
         "delays.png",
         "timeline.png",
         "timeline.perfetto.json",
+        "report.html",
     }
     assert all(png.read_bytes()[:4] == b"\x89PNG" for png in folder.glob("*.png"))
     spec = Spec.load(folder / "spec.toml")
