@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.planning.goal import Target
-from tardigrad.planning.race import DIVERGED, Entrant, Race, slower
+from tardigrad.planning.race import DIVERGED, Entrant, Race, paired_ratios, slower
 
 HOUR_S = 3600.0
 SHOWN = 12
@@ -36,10 +36,9 @@ class TargetResults:
 
     @property
     def best(self) -> Priced:
-        """The number of workers whose winner is the fastest."""
-        return min(
-            self.sizes, key=lambda one: (one.race.entrants[0].misses, one.race.entrants[0].mean_s)
-        )
+        """The number of workers whose winner is the fastest, by the seeds that all of them had."""
+        seeds = min(len(one.race.entrants[0].trials) for one in self.sizes)
+        return min(self.sizes, key=lambda one: one.race.entrants[0].first(seeds).by_time)
 
     @property
     def winner(self) -> Entrant:
@@ -47,8 +46,15 @@ class TargetResults:
 
     @property
     def cheapest(self) -> Entrant:
-        """The winner that costs least, whatever its time."""
-        return min((one.race.entrants[0] for one in self.sizes), key=self.cost)
+        """The winner that costs least, whatever its time, of those that reach the target as surely
+        as the fastest does."""
+        winners = [one.race.entrants[0] for one in self.sizes]
+        return min((e for e in winners if e.misses <= self.winner.misses), key=self.cost)
+
+    def pale(self, entrant: Entrant) -> bool:
+        """Whether it was given up, or misses the target more often than the winner: its mean is of
+        fewer seeds, perhaps of the easy ones."""
+        return bool(entrant.out) or entrant.misses > self.winner.misses
 
     def cost(self, entrant: Entrant, seconds: float | None = None) -> float:
         """Of all its workers from beginning to end; in workers' hours where there is no price."""
@@ -62,7 +68,12 @@ class TargetResults:
     def entrants(self) -> list[Entrant]:
         """Those that reached the target, the winner first, the others by time."""
         each = [e for one in self.sizes for e in one.race.entrants if e.reached]
-        return sorted(each, key=lambda e: (e is not self.winner, e.misses, e.mean_s))
+        return sorted(each, key=lambda e: (e is not self.winner, e.misses, self.ratio(e)))
+
+    def ratio(self, entrant: Entrant) -> float:
+        """Its time over the winner's: geometric mean over the seeds that both have had."""
+        ratios = paired_ratios(entrant, self.winner)
+        return statistics.geometric_mean(ratios) if ratios else math.inf
 
     def table(self) -> ResultTable:
         several = len(self.sizes) > 1
@@ -73,7 +84,7 @@ class TargetResults:
         diverged = sum(e.out == DIVERGED for e in tried)
         notes = [
             f"{len(tried)} candidates, {sum(one.race.trials for one in self.sizes)} runs in "
-            "virtual time; ± standard deviation over seeds",
+            "virtual time; ± standard deviation over seeds; ÷ winner: of times paired by seed",
         ]
         if hidden or never:
             notes.append(
@@ -88,7 +99,7 @@ class TargetResults:
             else f"Time to {self.target} by the number of workers",
             columns=(
                 *(("workers",) if several else ()),
-                *("policy", "rule", "lr", "seconds", "± s", self.cost_name, "updates"),
+                *("policy", "rule", "lr", "seconds", "± s", "÷ winner", self.cost_name, "updates"),
                 *("mean delay", "MB", "seeds"),
             ),
             rows=tuple(rows),
@@ -107,6 +118,7 @@ class TargetResults:
             candidate.rate,
             entrant.mean_s,
             None if math.isnan(spread) else spread,
+            None if math.isinf(self.ratio(entrant)) else self.ratio(entrant),
             self.cost(entrant),
             round(statistics.fmean(point.updates for point in reached)),
             statistics.fmean(point.delay for point in reached),
@@ -126,10 +138,10 @@ class TargetResults:
         said += self._runner_up(race, winner)
         synchronous = [e for e in race.entrants if _waits(e) and e.reached and e is not winner]
         if synchronous and not _waits(winner):
-            best = min(synchronous, key=lambda e: e.mean_s)
+            best = min(synchronous, key=self.ratio)
             said.append(
-                f"The best that waits for everybody's gradient of a version, "
-                f"{best.candidate.label}, takes {best.mean_s / winner.mean_s:.2f} times as long."
+                f"The best without late gradients, {best.candidate.label}, takes "
+                f"{self.ratio(best):.2f} times as long."
             )
         if winner.misses:
             said.append(
@@ -148,17 +160,19 @@ class TargetResults:
         others = [e for e in race.entrants[1:] if e.reached]
         if not others:
             return ["No other candidate came near it."]
-        second = min(others, key=lambda e: (e.misses, e.mean_s))
-        more = second.mean_s / winner.mean_s - 1
+        second = min(others, key=lambda e: (e.misses, self.ratio(e)))
+        more = self.ratio(second) - 1
         if race.clear:
-            return [f"The next, {second.candidate.label}, took {more:.0%} longer; that is clear."]
+            return [
+                f"The next, {second.candidate.label}, took {more:.0%} longer with the same seeds."
+            ]
         end = "the budget was spent" if race.spent else f"{_seeds(race.seeds)} could not part them"
         told = (
             "slower, paired by seed"
             if slower(second, winner)
             else f"within what seeds differ by: {end}"
         )
-        return [f"The next, {second.candidate.label}, took {more:+.0%} of its time; it is {told}."]
+        return [f"The next, {second.candidate.label}, took {more:.0%} longer; it is {told}."]
 
     def _money(self, cost: float) -> str:
         return f"{cost:.3g} workers' hours" if self.price is None else f"a cost of {cost:.3g}"

@@ -38,7 +38,8 @@ def draw_times(axes: Axes, answer: TargetResults) -> None:
     for place, entrant in enumerate(shown):
         colour = _colour(entrant)
         times = [point.time_s for point in entrant.reached]
-        axes.barh(place, entrant.mean_s, height=0.62, color=colour, alpha=0.85)
+        alpha = 0.35 if answer.pale(entrant) else 0.9
+        axes.barh(place, entrant.mean_s, height=0.62, color=colour, alpha=alpha)
         axes.plot(times, [place] * len(times), "o", color="black", markersize=3, alpha=0.6)
         if entrant is winner:
             axes.annotate(
@@ -50,7 +51,7 @@ def draw_times(axes: Axes, answer: TargetResults) -> None:
     axes.invert_yaxis()
     most = max(point.time_s for entrant in shown for point in entrant.reached)
     axes.set_xlim(0, 1.15 * most)
-    finish_axes(axes, f"virtual seconds to {answer.target} (dots: seeds)", "")
+    finish_axes(axes, f"virtual seconds to {answer.target} (dots: seeds; pale: given up)", "")
     per_s = answer.cost(winner, 1.0)
 
     def cost(seconds: npt.ArrayLike) -> Floats:
@@ -64,7 +65,8 @@ def draw_times(axes: Axes, answer: TargetResults) -> None:
 
 
 def draw_time_and_cost(axes: Axes, answer: TargetResults) -> None:
-    """A point per candidate that reached the target; a shape per number of workers."""
+    """A point per candidate that reached the target, pale where it was given up or misses it with a
+    seed; a shape per number of workers, and a line from winner to winner."""
     shapes = "os^Dv<>P*X"
     for one, shape in zip(answer.sizes, shapes, strict=False):
         entrants = [e for e in one.race.entrants if e.reached]
@@ -72,14 +74,18 @@ def draw_time_and_cost(axes: Axes, answer: TargetResults) -> None:
             axes.errorbar(
                 entrant.mean_s,
                 answer.cost(entrant),
-                xerr=_spread(entrant),
+                xerr=None if answer.pale(entrant) else _spread(entrant),
                 fmt=shape,
                 color=_colour(entrant),
                 markersize=7,
                 capsize=2,
-                alpha=0.85,
+                alpha=0.25 if answer.pale(entrant) else 0.9,
             )
         axes.plot([], [], shape, color="grey", label=f"{one.cluster.workers} workers")
+    winners = [e for one in answer.sizes for e in one.race.entrants[:1] if not answer.pale(e)]
+    axes.plot(
+        [e.mean_s for e in winners], [answer.cost(e) for e in winners], color="grey", zorder=0
+    )
     for kind in dict.fromkeys(_kind(e) for e in answer.entrants()):
         axes.plot([], [], "-", color=_colour_of(kind), linewidth=6, label=kind)
     _mark(axes, answer, answer.winner, "fastest")
@@ -88,7 +94,8 @@ def draw_time_and_cost(axes: Axes, answer: TargetResults) -> None:
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     finish_axes(axes, f"virtual seconds to {answer.target}", answer.cost_name)
-    axes.legend(frameon=False, loc="best")
+    axes.plot([], [], "o", color="grey", alpha=0.25, label="given up, or missed\nwith some seeds")
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _mark(axes: Axes, answer: TargetResults, entrant: Entrant, word: str) -> None:

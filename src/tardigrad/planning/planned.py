@@ -76,7 +76,10 @@ class Planned:
 
     def plot(self, path: str | Path) -> None:
         """Time against cost with a task; else when gradients come and what waiting costs."""
-        title = f"{self.name}: {self.control.setting.cluster.workers} workers"
+        sizes = [] if self.answer is None else [one.cluster.workers for one in self.answer.sizes]
+        most = self.control.setting.cluster.workers
+        least = min(sizes, default=most)
+        title = f"{self.name}: {most if least == most else f'{least} to {most}'} workers"
         if self.answer is None:
             draw_plan(self.control, Path(path), title)
         else:

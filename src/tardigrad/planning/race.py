@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 
 from tardigrad.core.checks import require
 from tardigrad.engine.run import Say
@@ -19,7 +20,9 @@ DIVERGED = "diverged"
 SURE = 3
 """Seeds that the winner has had at least, and candidates that have had two."""
 BEHIND = 1.3
-"""Who takes so many times as long as the first is out, with one seed or on the mean of several."""
+"""Who takes so many times as long as the first is out: with each of fewer than `SURE` seeds, or on
+the geometric mean of more."""
+TOO_SLOW = f"more than {BEHIND:g} times as slow"
 
 
 @dataclass(eq=False)
@@ -46,6 +49,15 @@ class Entrant:
         """Mean time to the target, of the seeds that reached it; infinite where none did."""
         times_s = [point.time_s for point in self.reached]
         return statistics.fmean(times_s) if times_s else math.inf
+
+    @property
+    def by_time(self) -> tuple[int, float]:
+        """To be sorted by: whoever misses the target is behind."""
+        return self.misses, self.mean_s
+
+    def first(self, seeds: int) -> "Entrant":
+        """With the first seeds alone."""
+        return Entrant(self.candidate, self.trials[:seeds], self.out)
 
     @property
     def spread_s(self) -> float:
@@ -78,9 +90,9 @@ def race(
     is given up (but `LEAST` stay) and the rest train for twice as long, until one reaches it.
     From then on nobody trains for longer than `BEHIND` times the best time. Who reaches the target
     within that goes on with the next seeds, each of which is the same step times, data, batches
-    and initial weights for all. After each seed those are given up that are `BEHIND` times slower
-    on the mean, or slower by a 95% interval of the ratios paired by seed (of their logarithms:
-    seeds may be problems of different length).
+    and initial weights for all. After each seed those are given up that are `BEHIND` times slower,
+    or slower by a 95% interval of the times' ratios paired by seed (of their logarithms: seeds may
+    be problems of different length). The winner then has the seeds that are left.
 
     Raises ValueError where nobody reaches the target, with the nearest that anybody came.
     """
@@ -105,8 +117,9 @@ def race(
         for entrant, trial in zip(going, trials, strict=True):
             entrant.trials.append(trial)
         done += 1
-        going = _still_in(sorted(going, key=_by_time))
-    ranked = [*going, *sorted((e for e in entrants if e not in going), key=_by_time)]
+        going = _still_in(sorted(going, key=lambda e: e.by_time))
+    _all_seeds(training, going[0], seeds, budget)
+    ranked = [*going, *sorted((e for e in entrants if e not in going), key=lambda e: e.by_time)]
     made = sum(len(entrant.trials) for entrant in entrants)
     return Race(tuple(ranked), done, len(going) == 1, budget.spent, made)
 
@@ -131,6 +144,16 @@ def _first_seed(training: Training, entrants: list[Entrant], budget: WallBudget,
         going, until_s = going[:keep], min(2 * until_s, training.horizon_s)
 
 
+def _all_seeds(training: Training, winner: Entrant, seeds: int, budget: WallBudget) -> None:
+    """The winner has every seed, so that its mean and spread are not those of easy ones alone."""
+    for seed in range(len(winner.trials), seeds):
+        trial = training.trial(winner.candidate, seed)
+        trial.train(math.inf, budget)
+        if budget.spent:
+            return
+        winner.trials.append(trial)
+
+
 def _finalists(entrants: list[Entrant], best_s: float, budget: WallBudget) -> list[Entrant]:
     """Those that are near the best, and at least `SURE` as far as there are so many: with one seed
     it is not known how much seeds differ."""
@@ -142,33 +165,37 @@ def _finalists(entrants: list[Entrant], best_s: float, budget: WallBudget) -> li
             near.append(entrant)
     for late in others:
         if late not in near:
-            late.out = f"more than {BEHIND:g} times as slow"
-    return sorted(near, key=_by_time)
+            late.out = TOO_SLOW
+    return sorted(near, key=lambda e: e.by_time)
 
 
 def _still_in(going: list[Entrant]) -> list[Entrant]:
     """The first, and those that may yet be as fast."""
     first, *others = going
-    out = [first]
     for other in others:
+        ratios = paired_ratios(other, first)
+        early = len(first.trials) < SURE
         if other.misses > first.misses:
             other.out = "missed the target with a seed"
-        elif other.mean_s > BEHIND * first.mean_s:
-            other.out = f"more than {BEHIND:g} times as slow"
-        elif len(first.trials) > 2:
-            other.out = "slower, paired by seed" if slower(other, first) else ""
-        if not other.out:
-            out.append(other)
-    return out
+        elif ratios and (min(ratios) if early else geometric_mean(ratios)) > BEHIND:
+            other.out = TOO_SLOW
+        elif not early and slower(other, first):
+            other.out = "slower, paired by seed"
+    return [entrant for entrant in going if not entrant.out]
 
 
 def slower(one: Entrant, other: Entrant) -> bool:
     """Whether the ratio of their times, paired by seed, is above 1 by a 95% interval."""
+    ratios = paired_ratios(one, other)
+    low = mean_interval([math.log(ratio) for ratio in ratios]).low if ratios else None
+    return low is not None and low > 0
+
+
+def paired_ratios(one: Entrant, other: Entrant) -> list[float]:
+    """Of their times, with each seed with which both reached the target."""
     pairs = zip(one.trials, other.trials, strict=False)
     both = [(a.reached, b.reached) for a, b in pairs]
-    ratios = [math.log(a.time_s / b.time_s) for a, b in both if a is not None and b is not None]
-    low = mean_interval(ratios).low if ratios else None
-    return low is not None and low > 0
+    return [a.time_s / b.time_s for a, b in both if a is not None and b is not None]
 
 
 def _nobody(training: Training, entrants: list[Entrant], budget: WallBudget) -> None:
@@ -202,7 +229,3 @@ def _best_s(entrants: Sequence[Entrant]) -> float:
 
 def _by_gap(entrant: Entrant) -> float:
     return entrant.trials[0].gap
-
-
-def _by_time(entrant: Entrant) -> tuple[int, float]:
-    return entrant.misses, entrant.mean_s

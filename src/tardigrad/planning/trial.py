@@ -23,7 +23,7 @@ from tardigrad.planning.offers import Candidate
 from tardigrad.scheduling import schedule, traffic
 from tardigrad.tasks import Task
 
-OCTAVES = 6
+OCTAVES = 12
 """Evaluations begin at the 2^OCTAVES-th part of the longest time."""
 PER_OCTAVE = 8
 """Evaluations while the time doubles: 9% apart."""
