@@ -1,10 +1,13 @@
 // Curves by uPlot, in the page's colours.
 
-// 1, 2 and 5 of every decade, or more where there is hardly one: a loss rarely spans several.
+// 1, 2 and 5 of every decade; more where there is hardly one, fewer where there are many.
 function logTicks(u, axis, min, max) {
   const out = [];
-  const digits = max / min > 12 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 7];
-  for (let power = Math.floor(Math.log10(min)); power <= Math.ceil(Math.log10(max)); power++) {
+  const decades = Math.log10(max / min);
+  const every = Math.max(1, Math.ceil(decades / 6));
+  const digits = decades > 3 ? [1] : decades > 1.1 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 7];
+  const first = Math.floor(Math.log10(min) / every) * every;
+  for (let power = first; power <= Math.ceil(Math.log10(max)); power += every) {
     for (const n of digits) {
       const tick = Number((n * 10 ** power).toPrecision(6));
       if (tick >= min && tick <= max) out.push(tick);
