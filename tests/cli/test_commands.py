@@ -241,7 +241,11 @@ def test_the_bar_waits_and_then_tells_rate_loss_and_delay(monkeypatch: pytest.Mo
     ("words", "told"),
     [
         ("bench schedule --device cpu", "the benchmark 'schedule' has no --device: leave it out"),
-        ("reproduce psp-times --updates 9", "psp-times does not take --updates"),
+        ("reproduce psp-times --device cuda", "psp-times runs on the CPU alone"),
+        (
+            "reproduce psp-times --cells N=1",
+            "no cell of psp-times is named 'N=1': they are such as",
+        ),
         ("run small.toml --impose", "--address and --impose are for runs on Ray: add --on ray"),
     ],
 )

@@ -12,7 +12,6 @@ from rich.console import Console
 
 import tardigrad as tg
 from tardigrad.bench import BENCHMARKS
-from tardigrad.cli import reproduce as reproduces
 from tardigrad.cli import show as shown
 from tardigrad.cli.console import out
 from tardigrad.cli.listed import LISTS
@@ -20,7 +19,8 @@ from tardigrad.cli.live import tables as live_tables
 from tardigrad.core.result_table import ResultTable
 from tardigrad.core.text_table import TextTable
 from tardigrad.experiment.real import real_beside_simulated
-from tardigrad.planning.studies import STUDIES
+from tardigrad.reproduce import STUDIES
+from tardigrad.reproduce.tabled import tabled
 from tests.cli.command_line import Cli
 
 WIDTHS = (20, 40, 60, 80, 90, 120, 200)
@@ -53,7 +53,7 @@ COMMANDS = {
     **{f"list {what}": (f"list {what}",) for what in LISTS},
     "data": ("data list",),
     "bench": ("bench", "bench schedule"),
-    "reproduce": (f"reproduce {next(iter(STUDIES))}",),
+    "reproduce": ("reproduce found",),
 }
 
 
@@ -93,7 +93,7 @@ def test_no_width_loses_a_label_or_a_digit(
 
     monkeypatch.setattr(out, "print", keeping)
     monkeypatch.setitem(BENCHMARKS, "schedule", lambda: FOUND)
-    monkeypatch.setitem(reproduces.REPRODUCTIONS, next(iter(STUDIES)), lambda folder: FOUND)
+    monkeypatch.setitem(STUDIES, "found", tabled("found", "a study", lambda folder: FOUND))
     demo = {"name": "logistic_regression", "train_size": 100}
     monkeypatch.setattr("tardigrad.cli.demo.TASK", demo)
     for words in COMMANDS[which]:

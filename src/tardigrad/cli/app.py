@@ -58,6 +58,7 @@ COMMANDS = {
     "replay": Place("replay", "replay", "Clusters"),
     "compare-real": Place("compare_real", "compare_real", "Clusters"),
     "reproduce": Place("reproduce", "reproduce", "Evidence"),
+    "claims": Place("claims", "claims", "Evidence", needs_arguments=False),
     "bench": Place("bench", "bench", "Evidence", needs_arguments=False),
     "list": Place("listing", "show_list", "What there is"),
     "data": Place("data", "data", "What there is"),

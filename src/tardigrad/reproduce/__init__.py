@@ -1,15 +1,7 @@
-"""Published figures that take training, one a file; those of schedules alone are in plan."""
+"""The papers' claims: studies that test them, cell by cell, and the ledger of verdicts."""
 
-from collections.abc import Callable
+from tardigrad.reproduce.claims import Claim, LedgerRow, Verdict
+from tardigrad.reproduce.ledger import CLAIMS, STUDIES, ledger
+from tardigrad.reproduce.study import Study, StudyCell
 
-from tardigrad.core.result_table import ResultTable
-from tardigrad.reproduce.b_fasgd import b_fasgd
-from tardigrad.reproduce.fasgd import fasgd_fig1, fasgd_fig2
-
-TRAININGS: dict[str, Callable[..., ResultTable]] = {
-    "fasgd-fig1": fasgd_fig1,
-    "fasgd-fig2": fasgd_fig2,
-    "b-fasgd-fig3": b_fasgd,
-}
-
-__all__ = ["TRAININGS"]
+__all__ = ["CLAIMS", "STUDIES", "Claim", "LedgerRow", "Study", "StudyCell", "Verdict", "ledger"]

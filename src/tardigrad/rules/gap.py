@@ -87,13 +87,18 @@ class Gap(Correction[GapState, Nothing]):
     def correct(
         self, theta: Tensor, state: GapState, own: Nothing, push: Push, now: Now, layout: Layout
     ) -> tuple[Signal, Nothing]:
+        gap = self.gap(theta, state, push, now, layout)
+        return Signal(push.grad / self._spread(gap, layout), push.grad), own
+
+    def gap(self, theta: Tensor, state: GapState, push: Push, now: Now, layout: Layout) -> Tensor:
+        """G, one per parameter, per tensor or for all."""
         (bias,) = now.correction
         lr_max = now.lr_max if self.max_lr is None else self.max_lr
         average_step = (torch.sqrt(state.mean_square / bias) + EPS) * lr_max
         gap = self._size(theta - push.view, layout) / average_step
         if self.tolerance:
             gap = torch.clamp(gap - self.tolerance, min=0)
-        return Signal(push.grad / self._spread(gap + 1, layout), push.grad), own
+        return gap + 1
 
     def _size(self, vector: Tensor, layout: Layout) -> Tensor:
         """|x| per parameter, ‖x_p‖ per tensor, or ‖x‖."""
