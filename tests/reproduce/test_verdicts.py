@@ -271,6 +271,9 @@ def test_psp_and_backups() -> None:
     assert verdict("B1", late).kind == "holds with a choice"
     worse = {f"staleness=0/seed={seed}": {"test_accuracy_ema": 0.9} for seed in range(3)}
     assert verdict("B1", late, worse).kind == "does not hold"
+    blown = {f"staleness=50/seed={seed}": {"diverged": True} for seed in range(3)}
+    said = verdict("B1", late, blown)
+    assert said.why == "training blew up at staleness 50, where the paper's did not"
 
     def trained(name: str) -> Figures:
         kind = name.split("/")[0]
