@@ -1,15 +1,16 @@
 """`tardigrad claims`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tardigrad.cli.console import out, tell
-from tardigrad.cli.show import show
 from tardigrad.core.checks import require
+from tardigrad.core.text_table import wrapped
 from tardigrad.reproduce import ledger
-from tardigrad.reproduce.claims import ledger_table
+from tardigrad.reproduce.claims import LedgerRow, ledger_table
 from tardigrad.reproduce.results_page import markdown_table, write_ledger
 
 
@@ -47,4 +48,35 @@ def claims(
     elif markdown:
         print(markdown_table(rows))
     else:
-        show(table)
+        _show(rows)
+        out.print(table.notes[0])
+
+
+COLOURS = {"holds": "green", "holds with a choice": "green", "does not hold": "red"}
+INDENT = 5
+
+
+def _show(rows: Sequence[LedgerRow]) -> None:
+    """A block a claim: eight columns would be a few words wide each."""
+    paper = ""
+    for row in rows:
+        claim, verdict = row.claim, row.verdict
+        if claim.paper != paper:
+            paper = claim.paper
+            out.print(f"{paper}\n", style="bold")
+        out.print(f"{claim.id:<{INDENT}}", end="", style="bold")
+        _lines(claim.says, first="")
+        _lines(verdict.text, style=COLOURS.get(verdict.kind, "yellow"))
+        _lines(f"published: {claim.published}")
+        if verdict.ours:
+            _lines(f"ours: {verdict.ours}")
+        if row.command:
+            by = ", ".join(part for part in (row.form, row.there) if part)
+            _lines(f"{row.command}   ({by})", style="dim")
+        out.print()
+
+
+def _lines(text: str, first: str = " " * INDENT, style: str | None = None) -> None:
+    width = (out.width if out.is_terminal else 100) - INDENT
+    for number, line in enumerate(wrapped(text, width)):
+        out.print(f"{' ' * INDENT if number else first}{line}", style=style)
