@@ -1,6 +1,7 @@
 """A trial is the run that `tg.simulate` makes; targets, candidates and what they are made of."""
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -62,22 +63,33 @@ def test_the_time_is_taken_between_evaluations() -> None:
     free = Training(SPEC, setting.cluster, Target("loss", 1e-6), longest_s(setting, SPEC))
     whole = free.trial(candidate, 0)
     whole.train(math.inf, WallBudget(math.inf))
-    before, after = next(
-        (a, b)
-        for a, b in zip(whole.points[68:], whole.points[21:], strict=False)
-        if b.value < a.value
-    )
+    lows = [
+        (before, after)
+        for i, (before, after) in enumerate(pairwise(whole.points))
+        if after.value < min(point.value for point in whole.points[: i + 1]) < before.value + 1e-12
+    ]
+    before, after = lows[len(lows) // 2]
     target = Target("loss", before.value - 0.25 * (before.value - after.value))
-    training = Training(SPEC, setting.cluster, target, free.horizon_s)
-    trial = training.trial(candidate, 0)
+    trial = Training(SPEC, setting.cluster, target, free.horizon_s).trial(candidate, 0)
     trial.train(math.inf, WallBudget(math.inf))
     reached = trial.reached
     assert reached is not None
-    if trial.points[-2] == before:  # and not lower before that
-        assert reached.time_s == pytest.approx(
-            before.time_s + 0.25 * (after.time_s - before.time_s), rel=1e-6
-        )
-    assert trial.points[-2].time_s < reached.time_s <= trial.points[-1].time_s
+    assert trial.points[-1] == after
+    expected_s = before.time_s + 0.25 * (after.time_s - before.time_s)
+    assert reached.time_s == pytest.approx(expected_s, rel=1e-6)
+
+
+def test_a_target_that_is_near_is_timed_as_finely_in_a_long_run() -> None:
+    setting = Setting(Gamma(workers=6), shards=2, gradients=600, seed=5)
+    candidate = every_candidate(setting, SPEC, 1, setting.collect_times_s())[1]
+    found = []
+    for longer in (1, 100):
+        horizon_s = longer * longest_s(setting, SPEC)
+        trial = Training(SPEC, setting.cluster, Target("loss", 0.6), horizon_s).trial(candidate, 0)
+        trial.train(math.inf, WallBudget(math.inf))
+        assert trial.reached is not None
+        found.append(trial.reached.time_s)
+    assert found[1] == pytest.approx(found[0], rel=0.1)
 
 
 def test_candidates_are_policies_rules_and_rates() -> None:

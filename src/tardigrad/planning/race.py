@@ -14,14 +14,18 @@ from tardigrad.report.intervals import mean_interval
 
 FIRST = 2.0**-5
 """The first halving comes at this share of the longest time, the next at twice that."""
+ROUNDS = 5
+"""But not before the policy with the longest update has made so many."""
 LEAST = 8
-"""So many are never halved away: a curve that is behind may still win."""
+"""So many are never halved away, and have a second seed: a curve that is behind may still win."""
 DIVERGED = "diverged"
 SURE = 3
-"""Seeds that the winner has had at least, and candidates that have had two."""
+"""Seeds that the winner has had before it is clear that it wins."""
 BEHIND = 1.3
 """Who takes so many times as long as the first is out: with each of fewer than `SURE` seeds, or on
 the geometric mean of more."""
+NEAR = 1.1
+"""Who may be within this of the first has the next seed too: a few seeds may all be easy for it."""
 TOO_SLOW = f"more than {BEHIND:g} times as slow"
 
 
@@ -91,8 +95,9 @@ def race(
     From then on nobody trains for longer than `BEHIND` times the best time. Who reaches the target
     within that goes on with the next seeds, each of which is the same step times, data, batches
     and initial weights for all. After each seed those are given up that are `BEHIND` times slower,
-    or slower by a 95% interval of the times' ratios paired by seed (of their logarithms: seeds may
-    be problems of different length). The winner then has the seeds that are left.
+    or more than `NEAR` times slower by a 95% interval of the times' ratios paired by seed (of their
+    logarithms: seeds may be problems of different length). The winner then has the seeds that are
+    left.
 
     Raises ValueError where nobody reaches the target, with the nearest that anybody came.
     """
@@ -125,7 +130,9 @@ def race(
 
 
 def _first_seed(training: Training, entrants: list[Entrant], budget: WallBudget, say: Say) -> None:
-    going, until_s = list(entrants), FIRST * training.horizon_s
+    slowest_s = max(entrant.candidate.measured.summary.update_s for entrant in entrants)
+    until_s = min(training.horizon_s, max(FIRST * training.horizon_s, ROUNDS * slowest_s))
+    going = list(entrants)
     while going and not budget.spent:
         say(f"{len(going)} candidates to {until_s:.4g} s of virtual time")
         for entrant in sorted(going, key=_by_gap):
@@ -155,11 +162,11 @@ def _all_seeds(training: Training, winner: Entrant, seeds: int, budget: WallBudg
 
 
 def _finalists(entrants: list[Entrant], best_s: float, budget: WallBudget) -> list[Entrant]:
-    """Those that are near the best, and at least `SURE` as far as there are so many: with one seed
-    it is not known how much seeds differ."""
+    """Those that are near the best, and `LEAST` as far as so many reach the target in twice its
+    time: with one seed it is not known how much seeds differ."""
     near = [e for e in entrants if e.mean_s <= BEHIND * best_s]
     others = sorted((e for e in entrants if e not in near and not e.out), key=_by_gap)
-    for entrant in others[: max(0, SURE - len(near))]:
+    for entrant in others[: max(0, LEAST - len(near))]:
         entrant.trials[0].train(2 * best_s, budget)
         if entrant.reached:
             near.append(entrant)
@@ -179,16 +186,16 @@ def _still_in(going: list[Entrant]) -> list[Entrant]:
             other.out = "missed the target with a seed"
         elif ratios and (min(ratios) if early else geometric_mean(ratios)) > BEHIND:
             other.out = TOO_SLOW
-        elif not early and slower(other, first):
+        elif not early and slower(other, first, NEAR):
             other.out = "slower, paired by seed"
     return [entrant for entrant in going if not entrant.out]
 
 
-def slower(one: Entrant, other: Entrant) -> bool:
-    """Whether the ratio of their times, paired by seed, is above 1 by a 95% interval."""
+def slower(one: Entrant, other: Entrant, by: float = 1.0) -> bool:
+    """Whether the ratio of their times, paired by seed, is above `by` by a 95% interval."""
     ratios = paired_ratios(one, other)
     low = mean_interval([math.log(ratio) for ratio in ratios]).low if ratios else None
-    return low is not None and low > 0
+    return low is not None and low > math.log(by)
 
 
 def paired_ratios(one: Entrant, other: Entrant) -> list[float]:

@@ -121,7 +121,8 @@ class Training:
         """What curves depend on beside the candidate."""
         data = self.spec.data()
         parts = [data[name] for name in ("task", "seed", "shards", "splits")]
-        return json.dumps([parts, repr(self.cluster), self.horizon_s, str(self.target.what)])
+        grid = [self.horizon_s, OCTAVES, PER_OCTAVE]
+        return json.dumps([parts, repr(self.cluster), grid, str(self.target.what)])
 
 
 @dataclass(eq=False)
