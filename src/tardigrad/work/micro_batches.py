@@ -16,6 +16,9 @@ class MicroBatches(Work[tuple[()]]):
 
     What gradient accumulation does where a batch does not fit; between two of them the worker can
     be interrupted.
+
+    Args:
+        size: how many batches.
     """
 
     size: int
