@@ -273,7 +273,7 @@ def test_psp_and_backups() -> None:
     assert verdict("B1", late, worse).kind == "does not hold"
     blown = {f"staleness=50/seed={seed}": {"diverged": True} for seed in range(3)}
     said = verdict("B1", late, blown)
-    assert said.why == "training blew up at staleness 50, where the paper's did not"
+    assert said.why == "training fails at staleness 50, where the paper's did not"
 
     def trained(name: str) -> Figures:
         kind = name.split("/")[0]

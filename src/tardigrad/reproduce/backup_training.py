@@ -5,7 +5,7 @@ MNIST: four layers of 3×3 filters with weight normalisation, 25 epochs, rate 0.
 straight line to 0 over the last 10 epochs, a running average of the parameters (0.9999), turned and
 zoomed images; staleness is N − 1 with N workers that take turns. Above 15 it grows over the first
 three epochs, and the rate is lower, as the paper says; how much lower it does not say (**choice**:
-a tenth at 20, a twentieth at 50; in small, a half and a quarter blow up).
+a fifth at 20, a tenth at 50; in small, a half and a quarter blow up).
 
 Backups: the paper's models, Inception and PixelCNN, are not here, so ResNet-20 on CIFAR-10 stands
 in. RMSprop with momentum as there; the synchronous rate is N times the asynchronous, both fall
@@ -25,12 +25,12 @@ from tardigrad.reproduce.study import Study, StudyCell
 
 AVERAGED = "test_accuracy_ema"
 PUBLISHED_ERROR = {0: 0.36, 20: 0.47, 50: 0.79}
-RATES = {0: 0.1, 20: 0.01, 50: 0.005}
+RATES = {0: 0.1, 20: 0.02, 50: 0.01}
 ASYNC, BACKUP, SYNC = "async", "backup", "sync"
 
 
 def _late(staleness: int, seed: int, quick: bool) -> dict[str, Plain]:
-    batch, epochs, average, width = (32, 2, 0.99, 8) if quick else (128, 25, 0.9999, 32)
+    batch, epochs, average, width = (32, 3, 0.99, 8) if quick else (128, 25, 0.9999, 32)
     size: dict[str, Plain] = {"train_size": 20_000} if quick else {}
     updates = epochs * (20_000 if quick else 55_000) // batch
     ramp: dict[str, Plain] = {
@@ -83,7 +83,7 @@ def _late_table(found: FoundCells) -> ResultTable:
 
 
 def judge_late(found: FoundCells) -> Verdict:
-    """The error grows from staleness 0 over 20 to 50; a training that blew up shows nothing."""
+    """The error grows from staleness 0 over 20 to 50; a training that fails shows nothing."""
     ends = {s: found.mean(f"staleness={s}", AVERAGED, 0.1) for s in PUBLISHED_ERROR}
     known = {s: 100 - 100 * end for s, end in ends.items() if end is not None}
     if len(known) < len(PUBLISHED_ERROR):
@@ -91,11 +91,11 @@ def judge_late(found: FoundCells) -> Verdict:
     ours = "error " + ", ".join(f"{error:.2f}% at {s}" for s, error in known.items())
     lost = [str(s) for s, error in known.items() if error > 50]
     if lost:
-        why = f"training blew up at staleness {' and '.join(lost)}, where the paper's did not"
+        why = f"training fails at staleness {' and '.join(lost)}, where the paper's did not"
         return Verdict("does not hold", ours, why)
     if list(known.values()) != sorted(known.values()):
         return Verdict("does not hold", ours, "the error does not grow at every step")
-    return Verdict("holds with a choice", ours, "lower rates: a tenth at 20, a twentieth at 50")
+    return Verdict("holds with a choice", ours, "lower rates: a fifth at 20, a tenth at 50")
 
 
 def _late_draw(found: FoundCells, folder: Path) -> list[Path]:
