@@ -69,7 +69,7 @@ def the(name: str) -> Any:
 def test_a_rule_is_its_own_files_and_no_other_rules() -> None:
     found = set(used_code(tg.rules.gap_aware(0.1, momentum=0.9)))
     rules = {name for name in found if name.startswith("tardigrad/rules/")}
-    own = ("gap", "parts", "rates", "raw", "rule", "sgd")
+    own = ("gap", "parts", "rate_scales", "rates", "raw", "rule", "sgd")
     assert rules == {f"tardigrad/rules/{name}.py" for name in own}
     assert "tardigrad/core/layout.py" in found
     assert "tardigrad/rules/adam.py" in used_code(tg.rules.adam(0.1))
@@ -95,7 +95,8 @@ def test_a_users_rule_is_its_file_and_what_that_imports(own: Path) -> None:
     inside = {name for name in found if name.startswith("tardigrad/")}
     assert found.keys() - inside == {"own_rule.py", "own_helper.py"}
     rules = {Path(name).name for name in inside if "/rules/" in name}
-    assert rules == {"parts.py", "rates.py", "raw.py", "rule.py", "sgd.py"}
+    always = {"parts.py", "rate_scales.py", "rates.py", "raw.py", "rule.py"}
+    assert rules == {*always, "sgd.py"}
     assert not {name for name in inside if "/engine/" in name or "/runtime/" in name}
 
 
