@@ -15,7 +15,7 @@ from tardigrad.rules import RULES, Adam, DelayCompensation, Rule
 from tardigrad.rules.rates import cosine
 from tardigrad.tasks import Data, ModuleTask, Split
 from tardigrad.tasks.module import initialised
-from tests.rules.rule_table import made
+from tests.rules.named_rules import made
 
 CHUNK = 4
 RULE_CASES: dict[str, Rule] = {name: made(name, 0.05, weight_decay=1e-3) for name in RULES} | {

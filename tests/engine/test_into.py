@@ -13,7 +13,7 @@ from tardigrad.core.layout import Layout
 from tardigrad.core.trees import named
 from tardigrad.engine.kernels.into import update_into
 from tardigrad.engine.shard import WORTH_FOLLOWING, Arrived, Shard
-from tests.rules.rule_table import made
+from tests.rules.named_rules import made
 
 SIZE = WORTH_FOLLOWING + 3
 """Not a multiple of what processors compute at once."""

@@ -12,7 +12,7 @@ from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import RULES, Adam, DelayCompensation, Rule
 from tardigrad.rules.rates import Progress, cosine
-from tests.rules.rule_table import made
+from tests.rules.named_rules import made
 
 SIZE, WORKERS, UPDATES = 3001, 5, 24
 CASES: dict[str, Rule] = {

@@ -15,7 +15,7 @@ from tardigrad.rules import RULES
 from tardigrad.rules.rates import RATES, CosineRate, WarmUpRate
 from tardigrad.tasks import TASKS
 from tests.experiment.example_spec import EXAMPLE, example
-from tests.rules.rule_table import NEEDED
+from tests.rules.named_rules import NEEDED
 
 
 @pytest.fixture

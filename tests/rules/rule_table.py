@@ -1,7 +1,6 @@
 """All rules, with the options that change what they do, and one that a user might write."""
 
 from dataclasses import replace
-from typing import Any
 
 from root_penalty import root_penalty
 from tardigrad import Rule
@@ -112,18 +111,6 @@ ELEMENTWISE = [
     for name in TABLE
     if name not in ("gap_aware layer", "gap_aware global") and "muon" not in name
 ]
-NEEDED: dict[str, dict[str, Any]] = {
-    "exponential_penalty": {"rate": 0.1},
-    "delay_adaptive": {"workers": 2},
-    "pipemare": {"updates": 20},
-    "delayed_nesterov": {"every": 3},
-}
-"""What rules must be told beside their rate."""
-
-
-def made(name: str, lr: Any, **options: Any) -> Rule:
-    """The rule of that name, with as little as it takes."""
-    return RULES[name](lr, **NEEDED.get(name, {}), **options)
 
 
 def missing() -> set[str]:

@@ -29,7 +29,8 @@ from tardigrad.rules import (
 )
 from tardigrad.scheduling import Recorder
 from tardigrad.tasks import Turn, quadratic
-from tests.rules.rule_table import ELEMENTWISE, LR, TABLE, made, missing
+from tests.rules.named_rules import made
+from tests.rules.rule_table import ELEMENTWISE, LR, TABLE, missing
 
 LAYOUT = Layout(("a", "b", "c"), ((3, 2), (4,), (3,)))
 WORKERS = 3

@@ -14,7 +14,7 @@ from tardigrad.policies import Policy
 from tardigrad.runtime import ActorPool, Change, train
 from tardigrad.tasks import TASKS, Task
 from tardigrad.tasks.split import Data, Split
-from tests.rules.rule_table import made
+from tests.rules.named_rules import made
 from tests.runtime.run_checks import assert_replays
 from tests.runtime.spare_pool import SparePool
 
