@@ -1,5 +1,5 @@
-"""Rules by their names, with what each must be told: also for processes of Ray, which do not see the
-examples."""
+"""Rules by their names, with what each must be told: also for processes of Ray, which do not see
+the examples."""
 
 from typing import Any
 
