@@ -36,7 +36,7 @@ POLICIES = (
     tg.Async(),
     tg.Sync(),
     tg.Deadline(timeout_s=0.02),
-    tg.Partial(push=1, pull=0.5, push_timeout_s=0.01, pull_timeout_s=0.01),
+    tg.Partial(push=1, push_timeout_s=0.01),
 )
 
 
@@ -94,6 +94,17 @@ def test_a_run_that_is_being_extended_has_no_result(pool: ActorPool, tmp_path: P
 
 def _interrupted(live: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_run_whose_workers_may_be_ahead_of_a_shard_is_not_extended(
+    pool: ActorPool, tmp_path: Path
+) -> None:
+    policy = tg.PartialPull(tg.Sync(), pull=0.5)
+    made(pool, tmp_path, policy)
+    record = read_record(tmp_path)
+    with pytest.raises(ValueError, match="PartialPull lets workers start before all 2 shards have"):
+        longer(pool, tmp_path, policy)
+    assert read_record(tmp_path) == record
 
 
 def test_a_run_that_has_diverged_is_not_extended(pool: ActorPool, tmp_path: Path) -> None:

@@ -148,7 +148,9 @@ def draw(seed: int) -> Scenario:
     )
     if r.random() >= 0.75:
         scenario = with_link(scenario, r.choice(list(LINKS)))
-    return extended(scenario, r) if r.random() < 0.25 else scenario
+    if r.random() >= 0.25 or not (shards == 1 or POLICIES[scenario.policy](workers).extends):
+        return scenario
+    return extended(scenario, r)
 
 
 def extended(scenario: Scenario, r: random.Random) -> Scenario:

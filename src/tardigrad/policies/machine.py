@@ -249,6 +249,18 @@ class Policy(ABC):
         """Whether a shard can answer a push without its gradient, which a link may hold back."""
         return False
 
+    @property
+    def pulls_all(self) -> bool:
+        """Whether workers wait for every shard before they start."""
+        return isinstance(self.pull_half(2), PullAll)
+
+    @property
+    def extends(self) -> bool:
+        """Whether a run on several shards of Ray can be made longer when it has ended. What comes
+        to a shard after its last update is dropped when it goes on. A worker that is ahead of other
+        shards has then pushed for a round that this one still waits for."""
+        return self.asynchronous or self.pulls_all
+
     def check(self, workers: int, shards: int) -> None:
         """Raise ValueError where the policy cannot work with so many workers and shards."""
         return

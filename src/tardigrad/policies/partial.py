@@ -64,6 +64,10 @@ class Partial(Policy):
     def needs_clock(self) -> bool:
         return self.push_timeout_s > 0 or self.pull_timeout_s > 0
 
+    @property
+    def pulls_all(self) -> bool:
+        return self.pull >= 1
+
     def check(self, workers: int, shards: int) -> None:
         require(
             self.push is None or self.push <= workers,

@@ -53,6 +53,10 @@ class PartialPull(Policy):
     def asynchronous(self) -> bool:
         return self.policy.asynchronous
 
+    @property
+    def pulls_all(self) -> bool:
+        return self.pull >= 1
+
     def check(self, workers: int, shards: int) -> None:
         self.policy.check(workers, shards)
 

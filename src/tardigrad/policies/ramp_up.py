@@ -49,6 +49,10 @@ class RampUp(Policy):
     def asynchronous(self) -> bool:
         return self.policy.asynchronous
 
+    @property
+    def pulls_all(self) -> bool:
+        return self.policy.pulls_all
+
     def check(self, workers: int, shards: int) -> None:
         self.policy.check(workers, shards)
 

@@ -178,7 +178,13 @@ def train(
         plain["work"] = repr(work)
     going_on = GoingOn(0.0, Length(updates, updates), False)
     if resume:
-        resume_record(Path(str(folder)), plain)  # refused before anything is written
+        going_on = resume_record(Path(str(folder)), plain)  # refused before anything is written
+        require(
+            not going_on.extends or shards == 1 or policy.extends,
+            f"{type(policy).__name__} lets workers start before all {shards} shards have answered, "
+            "and such a run cannot be extended on Ray: a shard that had ended drops what workers "
+            "were ahead with, and would wait for it. Start a longer one in a new folder",
+        )
     with _folder(folder) as place, _early_end_kept(folder):
         check_seen_by_others(place, processes.sync_log)
         if resume:
