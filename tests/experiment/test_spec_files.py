@@ -3,13 +3,14 @@
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 import tardigrad as tg
 from tardigrad.clusters import CLUSTERS, Gamma
 from tardigrad.experiment import Spec, changed, differences
+from tardigrad.experiment.spec_data import SECTIONS, Table
 from tardigrad.policies import POLICIES
 from tardigrad.rules import RULES
 from tardigrad.rules.rates import RATES, CosineRate, WarmUpRate
@@ -215,3 +216,8 @@ def test_a_rates_key_of_version_0_1_is_taken_with_a_warning() -> None:
         spec = Spec.of(old)
     assert len(told) == 2  # the rate inside the other too
     assert spec == Spec.of(tomllib.loads(EXAMPLE))
+
+
+def test_every_table_that_names_something_is_a_section() -> None:
+    tables = {name for name, hint in get_type_hints(tg.Spec).items() if hint == Table}
+    assert tables - {"stop", "ray"} == set(SECTIONS)

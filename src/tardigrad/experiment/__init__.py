@@ -8,7 +8,8 @@ from tardigrad.experiment.real import compare_real, real_beside_simulated, run_o
 from tardigrad.experiment.replaying import replay
 from tardigrad.experiment.run import run
 from tardigrad.experiment.side_by_side import CellProgress, execute_cells
-from tardigrad.experiment.spec import Spec, changed, differences, read_toml
+from tardigrad.experiment.spec import Spec
+from tardigrad.experiment.spec_data import changed, differences, read_toml
 from tardigrad.experiment.sweep import Point, points, sweep
 
 __all__ = [

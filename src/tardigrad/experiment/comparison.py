@@ -18,7 +18,8 @@ from tardigrad.experiment.python_experiment import (
     is_task,
 )
 from tardigrad.experiment.side_by_side import CellProgress
-from tardigrad.experiment.spec import Spec, Table, rule_of
+from tardigrad.experiment.spec import Spec, rule_of
+from tardigrad.experiment.spec_data import Table
 from tardigrad.report import Comparison, title_from
 from tardigrad.report.differences import check_baseline
 from tardigrad.rules import Rule

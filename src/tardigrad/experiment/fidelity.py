@@ -11,7 +11,7 @@ messages alone, and its delays and waiting are the ones told.
 
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,7 +26,8 @@ from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import require
 from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.experiment.real import message_s, run_on_ray
-from tardigrad.experiment.spec import Spec, differences
+from tardigrad.experiment.spec import Spec
+from tardigrad.experiment.spec_data import Table, differences
 from tardigrad.recording.folder import RunFolder
 from tardigrad.scheduling import Schedule, schedule
 from tardigrad.scheduling.analysis import Summary
@@ -36,20 +37,19 @@ if TYPE_CHECKING:
 
     from tardigrad.runtime import ActorPool
 
-SpecTable = Mapping[str, Any]
 
 WORKERS = 4
 STEP_S = 0.08
 """The mean of most laws: long beside what a message takes."""
 CELL_S = 15.0
-POLICIES: dict[str, SpecTable] = {
+POLICIES: dict[str, Table] = {
     "async": {"name": "async"},
     "sync": {"name": "sync"},
     "backup 1": {"name": "backup", "backups": 1},
     "softsync 2": {"name": "soft_sync", "groups": 2},
     "stale-synchronous 2": {"name": "stale_synchronous", "bound": 2},
 }
-TIMES: dict[str, SpecTable] = {
+TIMES: dict[str, Table] = {
     "one slow": {"name": "constant", "step_s": [STEP_S, 1.05 * STEP_S, 1.1 * STEP_S, 2 * STEP_S]},
     "gamma": {"name": "gamma", "mean_s": STEP_S},
     "heavy tail": {"name": "pareto", "least_s": 0.6 * STEP_S, "exponent": 2.5},

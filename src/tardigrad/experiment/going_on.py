@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from tardigrad.core.checks import require
-from tardigrad.experiment.spec import Spec, Table, differences, with_new_keys
+from tardigrad.experiment.spec import Spec
+from tardigrad.experiment.spec_data import Table, differences, with_new_keys
 from tardigrad.recording.folder import RunFolder
 
 FREE = ("updates", "stop", "log", "ray", "sync_log")

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from tardigrad.core.checks import require
-from tardigrad.experiment.spec import RULE, STRUCTURE, Table, changed
+from tardigrad.experiment.spec import RULE, STRUCTURE
+from tardigrad.experiment.spec_data import Table, changed
 from tardigrad.experiment.structure import Plain, parameters_of
 from tardigrad.rules import Rule
 

@@ -1,8 +1,6 @@
 """An experiment as data: frozen, comparable, and the same thing as a TOML file."""
 
 import json
-import tomllib
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -22,14 +20,8 @@ from tardigrad.engine.execution import Execution
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.run import Say
 from tardigrad.experiment.loggers import LOGGERS
-from tardigrad.experiment.structure import (
-    Plain,
-    Registry,
-    Structure,
-    join,
-    parameters_of,
-    table,
-)
+from tardigrad.experiment.spec_data import SECTIONS, Table, changed, read_toml, with_new_keys
+from tardigrad.experiment.structure import Plain, Registry, Structure, parameters_of, table
 from tardigrad.links import LINKS, Link
 from tardigrad.policies import POLICIES, Policy
 from tardigrad.rules import RULES, WEIGHTS, Rule, StalenessWeight
@@ -38,9 +30,6 @@ from tardigrad.runtime.placement import Placement
 from tardigrad.scheduling import Schedule, check_control, schedule
 from tardigrad.tasks import TASKS, Task
 from tardigrad.work import WORKS, AnyWork, Work
-
-Table = Mapping[str, Plain]
-"""A section of the file: `name` says which, the rest are its arguments."""
 
 TASK = Registry("task", TASKS, Task)
 RULE = Registry("rule", RULES, Rule)
@@ -327,105 +316,7 @@ def rule_of(said: Table, fill: Mapping[str, Any], place: str = "rule") -> Rule:
         raise ValueError(f"[{place}] {error}") from error
 
 
-SECTIONS = tuple(
-    n for n, h in get_type_hints(Spec).items() if h == Table and n not in ("stop", "ray")
-)
-
-
 def _logs_of(said: Plain) -> Plain:
     """One logger or several, each by its name alone or with arguments."""
     each = said if isinstance(said, list) else [said]
     return [{"name": one} if isinstance(one, str) else one for one in each]
-
-
-def read_toml(path: Path) -> dict[str, Plain]:
-    """What a file says; the user's own code in it is looked for from the file's folder."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-        return {
-            n: located(part, path.parent) if n in SECTIONS else part for n, part in data.items()
-        }
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {path}") from None
-    except (IsADirectoryError, PermissionError) as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from None
-
-
-def changed(data: Table, overrides: Iterable[str]) -> dict[str, Plain]:
-    """A copy of the data with `a.b=value` set; what stands right of = is TOML, or a bare string."""
-    out: dict[str, Plain] = _copy(data)
-    for override in overrides:
-        path, equals, text = override.partition("=")
-        keys = path.strip().split(".")
-        require(
-            bool(equals) and all(keys),
-            f"{override!r} is not a change to the spec: write key=value, such as rule.lr=0.01",
-        )
-        _put(out, keys, parsed(text.strip()), override)
-    return out
-
-
-def with_value(data: Table, path: str, value: Plain) -> dict[str, Plain]:
-    """A copy of the data with what stands at a dotted path set to plain data."""
-    out: dict[str, Plain] = _copy(data)
-    _put(out, path.split("."), _copy(value), path)
-    return out
-
-
-def _put(data: dict[str, Plain], keys: list[str], value: Plain, said: str) -> None:
-    inside = data
-    for depth, key in enumerate(keys[:-1]):
-        below = inside.setdefault(key, {})
-        if depth == 0 and key in SECTIONS and isinstance(below, str):
-            below = inside[key] = {"name": below}
-        where = ".".join(keys[: depth + 1])
-        require(
-            isinstance(below, dict),
-            f"{said!r}: {where} is {below!r} in the spec, not a table, "
-            f"so nothing can be set inside it",
-        )
-        inside = below
-    inside[keys[-1]] = value
-
-
-def with_new_keys(data: Plain, path: str = "") -> Plain:
-    """A spec in which learning rates are named by `rate`, as they were by `schedule` in 0.1."""
-    if not isinstance(data, Mapping):
-        return data
-    renamed = {}
-    for name, value in data.items():
-        new = name
-        if name == "schedule" and path.startswith("rule.lr"):
-            new = "rate"
-            warnings.warn(f"{path}: the key schedule is now rate", FutureWarning, stacklevel=2)
-        renamed[new] = with_new_keys(value, join(path, name))
-    return renamed
-
-
-def differences(one: Table, other: Table, path: str = "") -> list[str]:
-    """The dotted keys at which two specs differ."""
-    out: list[str] = []
-    for name in sorted({*one, *other}):
-        a, b = one.get(name), other.get(name)
-        if isinstance(a, dict) and isinstance(b, dict):
-            out += differences(a, b, join(path, name))
-        elif a != b:
-            out.append(join(path, name))
-    return out
-
-
-def parsed(text: str) -> Plain:
-    """What stands right of an =: TOML, or else a bare string."""
-    try:
-        read = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return text
-    return read["value"] if len(read) == 1 else text
-
-
-def _copy(data: Plain) -> Any:
-    if isinstance(data, Mapping):
-        return {key: _copy(value) for key, value in data.items()}
-    return [_copy(value) for value in data] if isinstance(data, list) else data

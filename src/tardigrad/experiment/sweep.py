@@ -12,7 +12,8 @@ from tardigrad.experiment.cells import MakeObservers, RunCell
 from tardigrad.experiment.kept import keep_outcomes
 from tardigrad.experiment.named_rules import split
 from tardigrad.experiment.side_by_side import CellProgress
-from tardigrad.experiment.spec import Spec, Table, changed, parsed, read_toml, with_value
+from tardigrad.experiment.spec import Spec
+from tardigrad.experiment.spec_data import Table, changed, parsed, read_toml, with_value
 from tardigrad.experiment.structure import Plain
 from tardigrad.report import Sweep, value_text
 

@@ -14,7 +14,8 @@ from tardigrad.core.checks import count, not_negative, require
 from tardigrad.core.result_table import ResultTable
 from tardigrad.engine.result_files import write
 from tardigrad.engine.run import Say
-from tardigrad.experiment.spec import CLUSTER, LINK, STRUCTURE, Spec, changed, read_toml
+from tardigrad.experiment.spec import CLUSTER, LINK, STRUCTURE, Spec
+from tardigrad.experiment.spec_data import changed, read_toml
 from tardigrad.links import Full
 from tardigrad.planning.advice import Plan, advise
 from tardigrad.planning.answer import TargetResults
