@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import tardigrad as tg
+from tardigrad.core.imported_files import SourceFile
 from tardigrad.core.used_code import UNKNOWN, changes, used_code
 from tardigrad.tasks import Data, Split, logistic_regression, quadratic
 
@@ -232,3 +233,10 @@ def test_a_class_of_a_module_loaded_by_hand_is_found_by_its_methods(tmp_path: Pa
     before = used_code(module.Own())
     file.write_text(file.read_text().replace("1", "2"))
     assert changes(before, used_code(module.Own())) == ["by_hand.py has changed"]
+
+
+def test_what_lies_beside_an_installed_package_is_installed_too() -> None:
+    """Also where this package lies there itself: it must not lead into torch, file by file."""
+    libraries = Path(torch.__file__).parent.parent
+    installed = SourceFile("tardigrad.rules.sgd", libraries / "tardigrad/rules/sgd.py", libraries)
+    assert installed.locate("torch") is None

@@ -48,7 +48,9 @@ class SourceFile:
             return _in(PACKAGE.parent, module)
         if module.partition(".")[0] in sys.stdlib_module_names:
             return None
-        for folder in (self.folder, *own_folders()):
+        # This package may lie among the libraries itself: what lies beside it then is installed.
+        beside = () if is_library(self.folder) else (self.folder,)
+        for folder in (*beside, *own_folders()):
             found = _in(folder, module)
             if found is not None:
                 return found
