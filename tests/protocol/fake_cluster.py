@@ -64,6 +64,9 @@ class Recovered:
     def part(self, half: Any, shard: int) -> Any:
         raise AssertionError("nothing was pushed to some shards only")
 
+    def kept(self, worker: int) -> Any | None:
+        return None
+
     def changes_made(self) -> tuple[int, set[int]]:
         return self.made
 

@@ -42,7 +42,13 @@ PUSH = PushHeader(5, 1, 4, 3, (2, 9), (1, 7), 0.1, 1 / 3, math.inf, True)
 EVENTS: list[Event] = [
     *(
         Came(FromWorker(1, 2, 3, 4, 5, 6, body))
-        for body in (PUSH, VersionRequest(3), RowRequest(4), Confirmation())
+        for body in (
+            PUSH,
+            PUSH._replace(fresh=True),
+            VersionRequest(3),
+            RowRequest(4),
+            Confirmation(),
+        )
     ),
     Rang(3),
     Joined(3, 0),

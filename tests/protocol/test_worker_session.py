@@ -226,3 +226,27 @@ def test_who_has_heard_what_a_shard_did_not_live_to_log_cannot_go_on() -> None:
     for lost in ({"sequence": 0}, {"number": -1}, {"version": 0}, {"life": 1}):
         assert not session.replaced_shard(0, good._replace(**lost))
     assert session.replaced_shard(0, good)
+
+
+def pushed_fresh(outputs: list[WorkerOutput]) -> list[bool]:
+    sent = [o.message.body for o in outputs if isinstance(o, Send)]
+    return [body.fresh for body in sent if isinstance(body, PushHeader)]
+
+
+def test_a_life_begins_anew_until_something_was_finite() -> None:
+    session = made(shards=1)
+    session.begin(0.0)
+    assert pushed_fresh(session.computed(0.0, finite=False, end_s=1.0, now_s=1.0)) == [True]
+    assert session.begins_anew
+    tells(session, 0, row=(1, 7))
+    assert pushed_fresh(session.computed(0.0, finite=True, end_s=2.0, now_s=2.0)) == [True]
+    assert not session.begins_anew
+    tells(session, 0, releases=[(1, 1)], row=(2, 8))
+    assert pushed_fresh(session.computed(0.0, finite=True, end_s=3.0, now_s=3.0)) == [False]
+
+
+def test_one_that_goes_on_with_a_state_does_not_begin_anew() -> None:
+    start = WorkerStart(0, 1, 0, 0, (0,), (EPOCH,), keeps=True)
+    session = made(shards=1, start=start)
+    session.begin(0.0)
+    assert pushed_fresh(session.computed(0.0, finite=True, end_s=1.0, now_s=1.0)) == [False]

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -20,10 +20,11 @@ def assert_replays(
     rule: tg.Rule,
     updates: int,
     shard_by: Literal["slice", "tensor"] = "slice",
+    work: tg.Work[Any] | None = None,
 ) -> None:
     """It made the asked updates, and its schedule executes to the same bits."""
     assert run.schedule.updates == updates
-    replayed = tg.execute(run.schedule, task, rule, engine="exact", shard_by=shard_by)
+    replayed = tg.execute(run.schedule, task, rule, "exact", shard_by=shard_by, work=work)
     assert torch.equal(replayed.params, run.params)
     assert replayed.history.loss == run.history.loss
 

@@ -33,7 +33,7 @@ def check(cluster: SimulatedCluster, ended: SimulatedDriver | None = None) -> No
         _check_log(cluster, shard, story)
     schedule, losses, _ = merge(stories, setup.workers, setup.gated)
     validate(schedule)
-    replayed = tg.execute(schedule, setup.task, setup.rule, engine="exact")
+    replayed = tg.execute(schedule, setup.task, setup.rule, engine="exact", work=setup.work)
     theta = torch.cat([final.theta for final in driver.finals])
     assert torch.equal(replayed.params, theta), "the replay has other bits"
     assert replayed.history.loss == losses, "the replay has other losses"
@@ -48,7 +48,7 @@ def _check_goes_on_from(
 ) -> None:
     """Every shard has had the numbers that it had ended with."""
     setup = cluster.setup
-    execution = Exact(Job(schedule, setup.task, setup.rule, setup.sharding))
+    execution = Exact(Job(schedule, setup.task, setup.rule, setup.sharding, work=setup.work))
     had = [final.version == 0 for final in finals]
     while execution.position < schedule.groups:
         at = int(schedule.group_shard[execution.position])
@@ -84,7 +84,7 @@ def _check_log(cluster: SimulatedCluster, shard: int, story: ShardStory) -> None
             assert row in came, f"worker {worker}'s step {step} was acknowledged and is lost"
 
 
-class _WithoutCuts(ReadOnlyDisk):
+class WithoutCuts(ReadOnlyDisk):
     """So that everything is executed again from the start."""
 
     def __init__(self, disk: Disk) -> None:
@@ -99,7 +99,7 @@ class _WithoutCuts(ReadOnlyDisk):
 
 def _check_snapshots(cluster: SimulatedCluster, disk: Disk) -> None:
     """All were handed out to be evaluated, and are those of the run as it ended."""
-    again = RecoveredRun(cluster.setup, _WithoutCuts(disk))
+    again = RecoveredRun(cluster.setup, WithoutCuts(disk))
     for snapshots in zip(*(replica.snapshots for replica in again.replicas), strict=True):
         version = snapshots[0].version
         theta = torch.cat([snapshot.theta for snapshot in snapshots])

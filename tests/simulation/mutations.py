@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tardigrad.protocol import calls, coordinator, shard_session
+from tardigrad.protocol import calls, coordinator, replacing, shard_session
 from tardigrad.protocol.admission import Admission, Fences
 from tardigrad.protocol.calls import (
     CompleteRow,
@@ -18,7 +18,7 @@ from tardigrad.protocol.channels import WorkerChannel
 from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import Completed, FromShard, FromWorker, PushHeader
 from tardigrad.protocol.shard_session import ShardSession
-from tardigrad.protocol.worker_session import WorkerOutput, WorkerSession
+from tardigrad.protocol.worker_session import Compute, WorkerOutput, WorkerSession
 from tardigrad.recording import merge, recovery, shard_logs
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.epochs import Epochs
@@ -26,6 +26,7 @@ from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import ShardStory, log_name
 from tardigrad.runtime.shard_process import LifeEnded, ShardProcess
+from tardigrad.runtime.worker_process import ComputedGradient, WorkerProcess
 from tests.simulation.simulated_disk import ReadOnlyDisk
 
 Mutation = Callable[[], AbstractContextManager[Any]]
@@ -273,6 +274,29 @@ def _shard_1_is_not_extended() -> AbstractContextManager[Any]:
     return patch.object(ShardProcess, "call", deaf)
 
 
+def _lives_go_on_silently() -> AbstractContextManager[Any]:
+    computed = WorkerSession.computed
+
+    def silent(
+        self: WorkerSession, loss: float, finite: bool, end_s: float, now_s: float
+    ) -> list[WorkerOutput]:
+        self._begins_anew = False
+        return computed(self, loss, finite, end_s, now_s)
+
+    return patch.object(WorkerSession, "computed", silent)
+
+
+def _states_follow_what_is_not_finite() -> AbstractContextManager[Any]:
+    gradient = WorkerProcess.gradient
+
+    def kept(self: WorkerProcess, compute: Compute) -> ComputedGradient:
+        made = gradient(self, compute)
+        self._state = made.state
+        return made
+
+    return patch.object(WorkerProcess, "gradient", kept)
+
+
 MUTATIONS: dict[str, Mutation] = {
     "record before output": _record_after_output,
     "duplicates by number": _duplicates_are_new,
@@ -303,7 +327,9 @@ MUTATIONS: dict[str, Mutation] = {
     "gradients that came to some shards": _halves_stay_halves,
     "gradients that are not finite": _not_finite_is_answered,
     "links: what workers hold back is in cuts": lambda: patch.object(
-        coordinator, "FinishCut", lambda number, places, unsent: calls.FinishCut(number, places)
+        coordinator,
+        "FinishCut",
+        lambda number, places, unsent, states: calls.FinishCut(number, places, (), states),
     ),
     "links: parameters first for a new life": lambda: patch.object(
         ShardSession, "_replaced_behind_gate", _only_drop_unsent
@@ -311,6 +337,16 @@ MUTATIONS: dict[str, Mutation] = {
     "links: workers keep what they hold back": lambda: patch.object(
         WorkerGate, "unsent", lambda self: set()
     ),
+    "states: cuts have them": lambda: patch.object(
+        coordinator,
+        "FinishCut",
+        lambda number, places, unsent, states: calls.FinishCut(number, places, unsent),
+    ),
+    "states: a new life says that it begins anew": _lives_go_on_silently,
+    "states: who goes on with one is given it": lambda: patch.object(
+        replacing, "BeginWork", lambda start, kept: calls.BeginWork(start)
+    ),
+    "states: what was not finite leaves them": _states_follow_what_is_not_finite,
     "extending: logs decide by the number they began with": lambda: patch.object(
         RunSetup, "begun_with", property(lambda self: self.updates)
     ),

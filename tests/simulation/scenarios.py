@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -16,7 +17,8 @@ from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.protocol.coordinator import Coordinator, MembershipChange
 from tardigrad.recording.setup import RunSetup
-from tardigrad.tasks import Gradient, Turn
+from tardigrad.tasks import Gradient, Task, Turn
+from tardigrad.work import OneGradient
 from tests.simulation.checks import check
 from tests.simulation.faults import Fault, Faults, draw_faults
 from tests.simulation.simulated_cluster import SimulatedCluster
@@ -71,6 +73,34 @@ LINKS: dict[str, Link] = {
 }
 
 
+@dataclass(frozen=True)
+class HeavyBall(tg.Work[tuple[torch.Tensor]]):
+    """What a worker pushes is its own momentum: one batch, so that any link goes with it."""
+
+    def start(self, task: Task, theta: torch.Tensor) -> tuple[torch.Tensor]:
+        return (torch.zeros_like(theta),)
+
+    def run(
+        self,
+        task: Task,
+        view: torch.Tensor,
+        state: tuple[torch.Tensor],
+        turn: Turn,
+        batches: int,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> tg.Delivery[tuple[torch.Tensor]]:
+        found = task.gradient(view, turn)
+        velocity = 0.5 * state[0] + found.grad
+        return tg.Delivery(found._replace(grad=velocity), (velocity,))
+
+
+WORKS: dict[str, Callable[[], tg.Work[Any]]] = {
+    "heavy_ball": HeavyBall,
+    "local_momentum": lambda: tg.LocalSteps(2, rules.sgd(0.05, momentum=0.9)),
+    "local_adamw": lambda: tg.LocalSteps(3, rules.adamw(0.01)),
+}
+
+
 @dataclass
 class Scenario:
     seed: int
@@ -91,6 +121,7 @@ class Scenario:
     faults: list[Fault] = field(default_factory=list)
     changes: list[MembershipChange] = field(default_factory=list)
     link: str = "full"
+    work: str = "gradient"
     ends_early_at: int | None = None
     """The version at which whoever started it has seen enough."""
     more_updates: int = 0
@@ -148,6 +179,7 @@ def draw(seed: int) -> Scenario:
     )
     if r.random() >= 0.75:
         scenario = with_link(scenario, r.choice(list(LINKS)))
+    scenario = with_work(scenario, random.Random(f"work {seed}"))
     if r.random() >= 0.25 or not (shards == 1 or POLICIES[scenario.policy](workers).extends):
         return scenario
     return extended(scenario, r)
@@ -173,6 +205,15 @@ def with_link(scenario: Scenario, name: str) -> Scenario:
     if link.reads_deviation:
         rule = "fasgd"
     return replace(scenario, link=name, policy=policy, rule=rule)
+
+
+def with_work(scenario: Scenario, r: random.Random) -> Scenario:
+    """In a part of them the same with workers that keep a state for themselves."""
+    if r.random() >= 0.3:
+        return scenario
+    link = LINKS.get(scenario.link, tg.Full())
+    averages = link.withholds_pushes and link.on_drop == "average"
+    return replace(scenario, work="heavy_ball" if averages else r.choice(list(WORKS)))
 
 
 def _draw_changes(r: random.Random, updates: int, workers: int) -> list[MembershipChange]:
@@ -214,6 +255,12 @@ def make_rule(name: str) -> rules.Rule:
     return RULES[name]()
 
 
+@cache
+def make_work(name: str) -> tg.Work[Any]:
+    """Once, because its inner rule is traced where it is first used."""
+    return WORKS[name]() if name in WORKS else OneGradient()
+
+
 def make_cluster(scenario: Scenario) -> SimulatedCluster:
     time = SimulatedTime(scenario.seed)
     task = make_task(scenario.not_finite)
@@ -229,6 +276,7 @@ def make_cluster(scenario: Scenario) -> SimulatedCluster:
         sync_log=scenario.sync_log,
         link=LINKS.get(scenario.link, tg.Full()),
         seed=scenario.seed,
+        work=make_work(scenario.work),
     )
     disk = SharedDisk(time, scenario.late_files)
     network = Network(time, scenario.weather)
@@ -243,6 +291,7 @@ def make_coordinator(scenario: Scenario, updates: int) -> Coordinator:
         scenario.cut_every,
         scenario.changes,
         keeps_unsent=True,
+        keeps_state=True,
     )
 
 

@@ -175,8 +175,8 @@ class SimulatedDriver(SimulatedProcess):
                 self.cluster.newest_driver = self
             case NextCut():
                 value = next_cut(self.disk)
-            case FinishCut(number, places, unsent):
-                finish_cut(self.disk, number, places, unsent)
+            case FinishCut(number, places, unsent, states):
+                finish_cut(self.disk, number, places, unsent, states)
                 self.cluster.time.tell(f"cut {number} is made")
             case Tell(text):
                 self.cluster.time.tell(f"{self.name}: {text}")

@@ -19,6 +19,7 @@ from tardigrad.protocol.calls import (
     MeetShard,
     ShardCall,
     StopWork,
+    TakeState,
     TakeUnsent,
     WorkerCall,
 )
@@ -209,10 +210,12 @@ class SimulatedWorker(SimulatedProcess):
                 answer(None)
             case TakeUnsent():
                 answer(self.process.unsent())
+            case TakeState():
+                answer(self.process.kept())
 
     def _begin_work(self, call: BeginWork) -> None:
         assert self.owner is not None
-        self.process = WorkerProcess(self.owner.setup, call.start, _copy)
+        self.process = WorkerProcess(self.owner.setup, call.start, _copy, kept=call.kept)
         self._carry_out(self.process.session.begin(self.now_s))
         for shard in range(self.cluster.setup.shards):
             self._say_again(shard)

@@ -9,21 +9,20 @@ from torch import Tensor
 from tardigrad.core.arrays import Flags, Ints
 from tardigrad.core.trees import named, restored
 from tardigrad.engine.job import Job
-from tardigrad.scheduling import Schedule
 
 
 class WorkerStates:
     """Each worker's, after the last of its rows that was computed.
 
     State follows from the schedule alone: every row that a worker pushed is computed, applied or
-    dropped, in the order of its steps. It begins anew where a worker has left and come back.
+    dropped, in the order of its steps. It begins anew where the schedule says so (`fresh`).
     """
 
     def __init__(self, job: Job, used: Ints) -> None:
         """used: the rows that are applied."""
         self._job = job
         schedule = job.schedule
-        self.fresh = fresh_rows(schedule)
+        self.fresh = schedule.fresh_rows
         """Where a state begins anew."""
         # What was not finite has left the state as it was.
         pushed = np.isfinite(schedule.end_s) & schedule.finite
@@ -78,17 +77,3 @@ class WorkerStates:
         saved = facts["work"]
         self._done = list(saved["done"])
         self._states = {w: restored(template, tensors, f"work.{w}") for w in saved["workers"]}
-
-
-def fresh_rows(schedule: Schedule) -> Flags:
-    """Which rows are a worker's first, or its first since it came back."""
-    out: Flags = schedule.step == 0
-    joined = schedule.member_joined == 1
-    for worker, time_s in zip(
-        schedule.member_worker[joined].tolist(),
-        schedule.member_time_s[joined].tolist(),
-        strict=True,
-    ):
-        later = np.nonzero((schedule.worker == worker) & (schedule.start_s >= time_s))[0]
-        out[later[:1]] = True
-    return out

@@ -120,6 +120,8 @@ ShardCall = (
 
 class BeginWork(NamedTuple):
     start: WorkerStart
+    kept: Any = None
+    """What the process before it kept for itself, where it goes on with that."""
 
 
 class MeetShard(NamedTuple):
@@ -147,7 +149,11 @@ class TakeUnsent(NamedTuple):
     """Gradients that are to be merged into a later push, by row."""
 
 
-WorkerCall = BeginWork | MeetShard | HoldSteps | AskWorker | StopWork | TakeUnsent
+class TakeState(NamedTuple):
+    """What its work keeps from row to row, with the worker's number; None: nothing yet."""
+
+
+WorkerCall = BeginWork | MeetShard | HoldSteps | AskWorker | StopWork | TakeUnsent | TakeState
 
 
 # What the coordinator has done for it: each is yielded, and what is sent back stands behind it.
@@ -199,7 +205,9 @@ class FinishCut(NamedTuple):
     number: int
     places: Sequence[Any]
     unsent: Sequence[Any] = ()
-    """What each worker answered to `TakeUnsent`."""
+    """What each worker answered to `TakeUnsent`,"""
+    states: Sequence[Any] = ()
+    """and to `TakeState`."""
 
 
 class WaitForDeaths(NamedTuple):

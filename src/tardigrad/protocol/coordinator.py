@@ -28,6 +28,7 @@ from tardigrad.protocol.calls import (
     Show,
     StopWork,
     TakeSnapshots,
+    TakeState,
     TakeUnsent,
     Tell,
     WaitForDeaths,
@@ -51,7 +52,9 @@ class Coordinator(Replacing):
     cut_every: int = 0
     changes: Sequence[MembershipChange] = ()
     keeps_unsent: bool = False
-    """Whether a link makes workers keep gradients, which belong to a cut."""
+    """Whether a link makes workers keep gradients, which belong to a cut;"""
+    keeps_state: bool = False
+    """and whether their work keeps a state, which does too."""
     watches: bool = False
     """Whether anybody wants to be shown how workers stand."""
     ends_early: bool = False
@@ -144,7 +147,10 @@ class Coordinator(Replacing):
             unsent: list[Any] = []
             if self.keeps_unsent:
                 unsent = yield from self._ask([(who, TakeUnsent()) for who in self._at_work()])
-            yield FinishCut(number, places, unsent)
+            states: list[Any] = []
+            if self.keeps_state:
+                states = yield from self._ask([(who, TakeState()) for who in self._at_work()])
+            yield FinishCut(number, places, unsent, states)
         except Unreachable:  # another time, when everybody is there again
             told = yield Ask([(who, HoldSteps(False)) for who in held], self.patience.answer_s)
             self._mourn(outcome for outcome in told if isinstance(outcome, Dead))

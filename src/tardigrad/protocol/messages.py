@@ -37,6 +37,8 @@ class PushHeader(NamedTuple):
     """Rows that were held back from this shard before; what crosses is the mean of them all."""
     deviations: tuple[float, ...] = ()
     """The deviation of each shard as the worker last heard it, where a link goes by it."""
+    fresh: bool = False
+    """Whether what the worker keeps for itself was as it begins when it computed this."""
 
 
 class VersionRequest(NamedTuple):

@@ -68,6 +68,9 @@ class RecoveredShards(Protocol):
     def part(self, half: HalfPushedRow, shard: int) -> Any:
         """A shard's slice of a gradient that it has not."""
 
+    def kept(self, worker: int) -> Any | None:
+        """What its work keeps for itself, after the last gradient in any log; None: nothing."""
+
     def changes_made(self) -> tuple[int, set[int]]:
         """How many workers have joined, and who has left."""
 
@@ -152,7 +155,9 @@ class Replacing(RunProcesses):
     def _set_to_work(
         self, worker: int, ends: list[ChannelEnd], recovered: RecoveredShards | None = None
     ) -> Steps[None]:
-        """Let a worker go on in a dead one's place, once all shards have what some have got."""
+        """Let a worker go on in a dead one's place, once all shards have what some have got.
+
+        What the dead one kept for itself is gone with it, but where all has been recovered."""
         if len({end.step for end in ends}) > 1:
             yield from self._complete_rows(worker, recovered)
             ends = yield from self._announce(worker)
@@ -162,7 +167,9 @@ class Replacing(RunProcesses):
         if row != NO_ROW:
             heard = tuple(max(0, sequence) for sequence in heard)
         epochs = tuple(self._epochs[shard] for shard in range(self.shards))
-        yield from self._let_begin(WorkerStart(worker, life, step, row, heard, epochs))
+        kept = None if recovered is None else recovered.kept(worker)
+        start = WorkerStart(worker, life, step, row, heard, epochs, keeps=kept is not None)
+        yield from self._let_begin(start, kept)
 
     def _complete_rows(self, worker: int, recovered: RecoveredShards | None = None) -> Steps[None]:
         """Give shards those of a dead worker's gradients that others have."""
@@ -173,8 +180,8 @@ class Replacing(RunProcesses):
                 call = CompleteRow(half.push, recovered.part(half, shard))
                 yield from self._ask([(Process("shard", shard), call)])
 
-    def _let_begin(self, start: WorkerStart) -> Steps[None]:
-        yield from self._ask([(Process("worker", start.worker), BeginWork(start))])
+    def _let_begin(self, start: WorkerStart, kept: Any | None = None) -> Steps[None]:
+        yield from self._ask([(Process("worker", start.worker), BeginWork(start, kept))])
         self._working.add(start.worker)
 
     def _mend(self) -> Steps[None]:

@@ -82,6 +82,8 @@ class WorkerStart(NamedTuple):
     heard: tuple[int, ...]
     """The last release of each shard that is not to be taken again."""
     epochs: tuple[int, ...]
+    keeps: bool = False
+    """Whether it goes on with what the process before it kept for itself, which comes with this."""
 
 
 class WorkerStatus(NamedTuple):
@@ -116,6 +118,7 @@ class WorkerSession:
         )
         self.control.step = start.step
         self._start_row = start.row
+        self._begins_anew = not start.keeps
         self._channels = [
             ShardChannel(epoch, heard, heard, have_epoch=epoch)
             for epoch, heard in zip(start.epochs, start.heard, strict=True)
@@ -191,7 +194,10 @@ class WorkerSession:
             end_s,
             loss,
             finite,
+            fresh=self._begins_anew,
         )
+        if finite:  # else what the worker keeps for itself is as it was
+            self._begins_anew = False
         self.control.step = step + 1
         self._computing = False
         self._begun = None if finite else begun._replace(row=NO_ROW, start_s=now_s)
@@ -255,6 +261,11 @@ class WorkerSession:
         """What to say to a shard that may have missed it, or whose answers may be lost."""
         channel = self._channels[shard]
         return [*channel.unacked, Hello(self.worker, self.life, channel.heard)]
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether what the worker keeps for itself is as it begins."""
+        return self._begins_anew
 
     @property
     def status(self) -> WorkerStatus:

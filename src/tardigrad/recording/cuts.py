@@ -14,6 +14,7 @@ from torch import Tensor
 from tardigrad.engine.checkpoint import checkpoint_bytes, checkpoint_from_bytes
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.gradients import WholeGradient
+from tardigrad.recording.kept_states import KeptState, states_bytes
 from tardigrad.recording.shard_logs import ShardStory
 
 KEEP = 2
@@ -32,7 +33,9 @@ class FoundCut(NamedTuple):
     positions: list[int]
     """and how many entries each shard had behind it."""
     unsent: str | None = None
-    """The file of what workers held to be merged into later pushes, if they held anything."""
+    """The file of what workers held to be merged into later pushes, if they held anything;"""
+    states: str | None = None
+    """and of what their work keeps from row to row."""
 
 
 def cut_name(number: int, shard: int, epoch: int) -> str:
@@ -45,15 +48,21 @@ def finish_cut(
     number: int,
     places: Sequence[CutPlace],
     unsent: Sequence[Mapping[int, WholeGradient]] = (),
+    states: Sequence[KeptState | None] = (),
 ) -> None:
     """unsent: by row, what each worker holds to be merged into a later push. It cannot be computed
-    again from the cut, which has not the versions that it was computed at."""
+    again from the cut, which has not the versions that it was computed at; nor can `states`, what
+    workers keep for themselves (None: nothing yet)."""
     about: dict[str, object] = {"places": places}
+    # The epoch tells two drivers' cuts apart here too.
+    ending = f"{max(places).epoch:08d}.safetensors"
     if any(unsent):
-        # The epoch tells two drivers' cuts apart here too.
-        name = f"cuts/{number:06d}/unsent.{max(places).epoch:08d}.safetensors"
+        name = about["unsent"] = f"cuts/{number:06d}/unsent.{ending}"
         disk.replace(name, _unsent_bytes(unsent))
-        about["unsent"] = name
+    kept = [one for one in states if one is not None]
+    if kept:
+        name = about["states"] = f"cuts/{number:06d}/states.{ending}"
+        disk.replace(name, states_bytes(kept))
     disk.create(_about(number), json.dumps(about).encode())
     for old in cut_numbers(disk)[:-KEEP]:
         disk.remove(_about(old))
@@ -81,7 +90,7 @@ def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> FoundCut | None:
         known = [position for position in positions if position is not None]
         if len(known) == len(stories):
             names = [cut_name(number, shard, place.epoch) for shard, place in enumerate(places)]
-            return FoundCut(names, known, about.get("unsent"))
+            return FoundCut(names, known, about.get("unsent"), about.get("states"))
     return None
 
 
@@ -90,11 +99,16 @@ def cut_numbers(disk: Disk) -> list[int]:
     return [int(name.split("/")[1]) for name in disk.names("cuts/") if name.endswith("/cut.json")]
 
 
-def read_unsent(disk: Disk, name: str) -> dict[int, WholeGradient]:
+def read_part(disk: Disk, name: str) -> bytes:
+    """A file of a cut."""
     data = disk.read(name)
     if data is None:
         raise ValueError(f"{name} is missing, although its cut is whole")
-    tensors, facts = checkpoint_from_bytes(data, name)
+    return data
+
+
+def read_unsent(disk: Disk, name: str) -> dict[int, WholeGradient]:
+    tensors, facts = checkpoint_from_bytes(read_part(disk, name), name)
     return {
         int(row): WholeGradient(
             tensors[f"{row}.grad"], tuple(tensors[f"{row}.buffers.{i}"] for i in range(count))

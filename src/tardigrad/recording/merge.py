@@ -236,6 +236,8 @@ def _rows(stories: Sequence[ShardStory], recorder: Recorder, workers: int) -> di
         push = pushes[row]
         last[worker] = push.read
         recorder.start(worker, push.step, push.stamp, push.read, push.start_s)
+        if push.fresh:
+            recorder.begin_anew(worker, push.step)
         if not math.isnan(push.end_s):
             recorder.finish(row, push.end_s)
     return pushes

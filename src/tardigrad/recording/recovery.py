@@ -8,7 +8,7 @@ are compared on the way.
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,9 +17,10 @@ from tardigrad.engine.checkpoint import checkpoint_from_bytes
 from tardigrad.protocol.log import LogEntry
 from tardigrad.protocol.messages import Completed, Event, Joined, Left, PushHeader
 from tardigrad.protocol.shard_session import ShardSession
-from tardigrad.recording.cuts import newest_cut, read_unsent
+from tardigrad.recording.cuts import newest_cut, read_part, read_unsent
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
+from tardigrad.recording.kept_states import KeptStates
 from tardigrad.recording.merge import LogMerger, explained, pushed
 from tardigrad.recording.replica import ShardReplica, check_same_decisions
 from tardigrad.recording.setup import RunSetup
@@ -59,10 +60,7 @@ class RecoveredRun:
             replica.refeed(self.stories[shard].entries[: positions[shard]])
             if found is not None:
                 name = found.names[shard]
-                data = disk.read(name)
-                if data is None:
-                    raise ValueError(f"{name} is missing, although its cut is whole")
-                replica.restore(*checkpoint_from_bytes(data, name))
+                replica.restore(*checkpoint_from_bytes(read_part(disk, name), name))
         self._digests = [
             {digest.version: digest.digest for digest in story.digests} for story in self.stories
         ]
@@ -72,6 +70,9 @@ class RecoveredRun:
         """Of those, and of rows that wait to be merged into a later push."""
         if found is not None and found.unsent is not None:
             self._gradients.update(read_unsent(disk, found.unsent))
+        self._states = KeptStates(setup)
+        if found is not None and found.states is not None:
+            self._states.restore(read_part(disk, found.states), found.states)
         logs = [s.entries[p:] for s, p in zip(self.stories, positions, strict=True)]
         versions = [replica.shard.version for replica in self.replicas]
         until = explained(logs, self.sessions)
@@ -112,6 +113,10 @@ class RecoveredRun:
         ]
         return sorted(found, key=lambda half: half.push.step)
 
+    def kept(self, worker: int) -> Any | None:
+        """What its work keeps for itself, after the last gradient in any log; None: nothing."""
+        return self._states.of(worker)
+
     def part(self, half: HalfPushed, shard: int) -> RowPart | None:
         """A shard's slice of a gradient that it has not."""
         if half.gradient is None:
@@ -151,6 +156,8 @@ class RecoveredRun:
         push = pushed(entry)
         if push is not None:
             self._arrive(shard, push)
+        elif isinstance(entry.event, Left):
+            self._states.forget(entry.event.worker)
         decided = replica.decide(entry.event, entry.now_s)
         check_same_decisions(shard, entry, decided.entry.decided)
         self._complete(shard, entry, replica.carry_out(decided))
@@ -201,8 +208,7 @@ class RecoveredRun:
             replica.sent[version] for replica, version in zip(self.replicas, push.read, strict=True)
         ]
         view = parts[0].clone() if len(parts) == 1 else torch.cat(list(parts))
-        made = self.setup.gradient(view, push.worker, push.step, push.row)
-        return WholeGradient(made.grad, made.buffers)
+        return self._states.compute(push, view)
 
 
 def _alone(push: PushHeader) -> PushHeader:

@@ -1,7 +1,9 @@
 """A run, as all its processes know it."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from torch import Tensor
 
@@ -10,8 +12,8 @@ from tardigrad.links import Full, Gate, Link
 from tardigrad.policies import Policy
 from tardigrad.protocol.gates import ShardGate, WorkerGate
 from tardigrad.rules import Rule
-from tardigrad.tasks import Gradient, Task, Turn
-from tardigrad.work import AnyWork, OneGradient, delivered
+from tardigrad.tasks import Task, Turn
+from tardigrad.work import AnyWork, Delivery, OneGradient, delivered
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,21 @@ class RunSetup:
         """Whether workers may hold gradients that will be merged into a later push."""
         return self.link.withholds_pushes and self.link.on_drop == "average"
 
-    def gradient(self, view: Tensor, worker: int, step: int, row: int) -> Gradient:
-        """What a worker makes of its view and pushes, a function of these alone."""
+    @cached_property
+    def keeps_state(self) -> bool:
+        """Whether workers keep something for themselves from row to row."""
+        return self.work.keeps_state(self.task)
+
+    def begin_state(self) -> Any:
+        """What a worker's first process has."""
+        return self.work.start(self.task, self.task.start())
+
+    def run_work(self, view: Tensor, state: Any, worker: int, step: int, row: int) -> Delivery[Any]:
+        """What a worker makes of its view and pushes, and what it keeps: a function of these."""
         batches = self.work.batches
         turn = Turn(worker, step * batches, row * batches)
-        made = delivered(self.work.run(self.task, view, (), turn, batches)).gradient
-        return made._replace(grad=self.rule.prepare(made.grad))
+        gradient, kept = delivered(self.work.run(self.task, view, state, turn, batches))
+        return Delivery(gradient._replace(grad=self.rule.prepare(gradient.grad)), kept)
 
     def worker_gate(self, worker: int) -> WorkerGate | None:
         gate = self._gate()

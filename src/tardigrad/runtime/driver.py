@@ -163,9 +163,9 @@ class Driver:
                 return recovered
             case NextCut():
                 return next_cut(self._disk)
-            case FinishCut(number, places, unsent):
+            case FinishCut(number, places, unsent, states):
                 self._epochs.check()  # another driver may be making a cut of this number
-                finish_cut(self._disk, number, places, unsent)
+                finish_cut(self._disk, number, places, unsent, states)
             case Tell(text):
                 self._say(text)
             case Show():

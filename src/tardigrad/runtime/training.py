@@ -138,11 +138,6 @@ def train(
     check_link(policy, link)
     check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
     check_work(work, task, link.on_drop if link.withholds_pushes else None)
-    require(
-        not work.keeps_state(task),
-        f"{type(work).__name__} keeps a state from row to row, which a run on Ray does not save "
-        "yet: use keep_state=False, or simulate it",
-    )
     check_size(workers, updates, shards, workers + updates, closed=False)
     check_sendable(task=task, rule=rule, policy=policy, link=link, work=work, cluster=impose)
     check_room(task, workers, processes)
@@ -209,6 +204,7 @@ def train(
             checkpoints.every,
             scenario.changes,
             keeps_unsent=run.keeps_unsent,
+            keeps_state=run.keeps_state,
             watches=watch is not None,
             patience=processes.patience,
         )

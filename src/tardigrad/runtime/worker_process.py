@@ -12,6 +12,7 @@ from tardigrad.protocol.messages import PushHeader
 from tardigrad.protocol.worker_session import Compute, Forget, WorkerOutput, WorkerSession
 from tardigrad.protocol.worker_session import WorkerStart as WorkerStart
 from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
+from tardigrad.recording.kept_states import KeptState
 from tardigrad.recording.setup import RunSetup
 
 PATIENCE = 10
@@ -25,6 +26,8 @@ class ComputedGradient(NamedTuple):
     buffers: tuple[Tensor, ...]
     wrong: float | None
     """The first NaN or infinity in loss or gradient."""
+    state: Any = ()
+    """What the worker keeps for itself if nothing is wrong."""
 
 
 class WorkerProcess:
@@ -36,9 +39,11 @@ class WorkerProcess:
         start: WorkerStart,
         copy: Callable[[Any, Tensor], None],
         own: Callable[[Any], Tensor | None] = lambda payload: None,
+        kept: Any | None = None,
     ) -> None:
         """copy: writes a payload's numbers to where they belong. own: those of a payload that is
-        the worker's to keep; None where they belong to somebody else."""
+        the worker's to keep; None where they belong to somebody else. kept: the state of its work
+        to go on with; None: it begins anew."""
         self.setup = setup
         self.worker = start.worker
         gate = setup.worker_gate(start.worker)
@@ -46,6 +51,7 @@ class WorkerProcess:
         self._copy, self._own = copy, own
         self._view = setup.task.start()
         self._kept: dict[int, WholeGradient] = {}
+        self._state = setup.begin_state() if kept is None else kept
         self._wrong = 0
 
     def load(self, compute: Compute) -> None:
@@ -59,12 +65,12 @@ class WorkerProcess:
 
     def gradient(self, compute: Compute) -> ComputedGradient:
         """May run beside everything else."""
-        loss, grad, buffers = self.setup.gradient(
-            self._view, self.worker, compute.step, compute.row
+        (loss, grad, buffers), state = self.setup.run_work(
+            self._view, self._state, self.worker, compute.step, compute.row
         )
         value = float(loss)
         wrong = not_finite(grad) if math.isfinite(value) else value
-        return ComputedGradient(compute.step, value, grad, buffers, wrong)
+        return ComputedGradient(compute.step, value, grad, buffers, wrong, state)
 
     def computed(
         self, compute: Compute, computed: ComputedGradient, end_s: float, now_s: float
@@ -78,6 +84,7 @@ class WorkerProcess:
             raise Diverged(at, self.worker, computed.loss)
         if finite:
             self._kept[compute.row] = WholeGradient(computed.grad, computed.buffers)
+            self._state = computed.state
         return self.session.computed(computed.loss, finite, end_s, now_s)
 
     def part(self, push: PushHeader, shard: int) -> RowPart | None:
@@ -91,6 +98,10 @@ class WorkerProcess:
         """What is to be merged into a later push, by row."""
         gate = self.session.gate
         return {} if gate is None else {row: self._kept[row] for row in gate.unsent()}
+
+    def kept(self) -> KeptState | None:
+        """What its work keeps from row to row; None: it begins."""
+        return None if self.session.begins_anew else KeptState(self.worker, self._state)
 
     def forget(self, forgotten: Forget) -> None:
         self._kept.pop(forgotten.row, None)

@@ -20,6 +20,7 @@ from tardigrad.protocol.calls import (
     HoldSteps,
     MeetShard,
     StopWork,
+    TakeState,
     TakeUnsent,
     WorkerCall,
 )
@@ -104,6 +105,8 @@ class WorkerShell:
                     return self._live()
                 case TakeUnsent():
                     return {} if process is None else process.unsent()
+                case TakeState():
+                    return None if process is None else process.kept()
             return None
 
     def _live(self) -> LiveWorker:
@@ -138,7 +141,8 @@ class WorkerShell:
         start = call.start
         self._life = start.life
         self._fuse = Fuse(self.setup.faults, "worker", self.worker, first=start.life == 0)
-        process = WorkerProcess(self.setup.run, start, self._reader.copy, self._reader.own)
+        reader = self._reader
+        process = WorkerProcess(self.setup.run, start, reader.copy, reader.own, call.kept)
         self._links = [self._link(shard, shards[shard]) for shard in range(self.setup.run.shards)]
         self._process = process
         self._resending = Resending(process.session, self.setup.run.shards)

@@ -16,7 +16,9 @@ from tardigrad.scheduling.validate import validate
 
 FORMAT = "tardigrad-schedule-1"
 _PLAIN = ("workers", "shards", "reasons", "clockless", "about")
-_OPTIONAL = {"reply_shard", "reply_extra", "reply_after"}
+_UNREAD = {"reply_shard", "reply_extra", "reply_after"}
+"""What no execution reads."""
+_OPTIONAL = {*_UNREAD, "fresh"}
 """Left out where they are empty, as in files that are older than they."""
 
 
@@ -61,7 +63,7 @@ def schedule_digest(schedule: Schedule) -> str:
     """The SHA-256 of everything that an execution reads: all but what was sent beyond the rule,
     so that a run that was begun when that was not recorded can go on."""
     arrays, plain = _parts(schedule)
-    return _digest({n: a for n, a in arrays.items() if n not in _OPTIONAL}, plain)
+    return _digest({n: a for n, a in arrays.items() if n not in _UNREAD}, plain)
 
 
 def _parts(schedule: Schedule) -> tuple[dict[str, "np.ndarray[Any, Any]"], str]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -39,6 +40,7 @@ class Recorder:
         self.members: list[tuple[int, int, float, int]] = []
         self.crossings: list[tuple[int, int, int, int, float, int, float]] = []
         self.replies: list[tuple[int, int, int]] = []
+        self.anew: set[tuple[int, int]] = set()
         self.about: dict[str, Any] = {}
 
     def start(self, worker: int, step: int, stamp: int, read: Sequence[int], now_s: float) -> int:
@@ -66,6 +68,10 @@ class Recorder:
 
     def member(self, worker: int, joined: bool, now_s: float) -> None:
         self.members.append((worker, int(joined), now_s, len(self.group_shard)))
+
+    def begin_anew(self, worker: int, step: int) -> None:
+        """What the worker keeps for itself begins anew with this step, as with step 0."""
+        self.anew.add((worker, step))
 
     def merge(self, shard: int, into: int, rows: Sequence[int], now_s: float) -> None:
         """These gradients of the same worker go with row `into`, averaged."""
@@ -105,7 +111,7 @@ class Recorder:
     def schedule(self) -> Schedule:
         reasons = tuple(sorted({d[3] for d in self.drops}))
         replies = _table(self.replies, 3)
-        return Schedule(
+        made = Schedule(
             workers=self.workers,
             shards=self.shards,
             worker=_ints(self.worker),
@@ -142,6 +148,13 @@ class Recorder:
             clockless=self.clockless,
             about=self.about,
         )
+        return self._told_anew(made) if self.anew else made
+
+    def _told_anew(self, made: Schedule) -> Schedule:
+        """With the column, unless it says only what is found without."""
+        steps = zip(self.worker, self.step, strict=True)
+        fresh = _ints([at[1] == 0 or at in self.anew for at in steps])
+        return made if (made.fresh_rows == fresh).all() else replace(made, fresh=fresh)
 
 
 def _ints(values: Sequence[int]) -> "np.ndarray[Any, np.dtype[np.int64]]":

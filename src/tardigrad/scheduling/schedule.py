@@ -94,6 +94,9 @@ class Schedule:
     worker that returned; negative where fewer were sent. None where a link's decisions are told."""
     reply_after: Ints = field(default_factory=_no_ints, metadata={"of": "reply"})
 
+    fresh: Ints = field(default_factory=_no_ints, metadata={"of": "row"})
+    """1 where what a worker keeps for itself begins anew; empty: as `fresh_rows` finds it."""
+
     reasons: tuple[str, ...] = ()
     clockless: bool = False
     about: dict[str, Any] = field(default_factory=dict)
@@ -170,6 +173,23 @@ class Schedule:
         out = np.ones(self.rows, dtype=bool)
         if NOT_FINITE in self.reasons:
             out[self.drop_row[self.drop_reason == self.reasons.index(NOT_FINITE)]] = False
+        return out
+
+    @property
+    def fresh_rows(self) -> Flags:
+        """Which gradients are computed with a worker's state as it begins: its first, those after
+        it came back, and those of a process that took its place.
+
+        Told by `fresh`. Where that is empty nobody has taken a worker's place: what is left are
+        its first step and, by the clock, its first start since it came back."""
+        out: Flags = self.step == 0
+        if len(self.fresh):
+            return np.equal(self.fresh, 1)
+        joined = self.member_joined == 1
+        came = zip(self.member_worker[joined], self.member_time_s[joined], strict=True)
+        for worker, time_s in came:
+            later = np.nonzero((self.worker == worker) & (self.start_s >= time_s))[0]
+            out[later[:1]] = True
         return out
 
     def _per_worker(self, rows: Ints) -> Ints:

@@ -39,8 +39,8 @@ class LocalSteps(Work[Any]):
         inner: a rule, such as rules.adamw(lr=4e-4), or a class of torch.optim, taken at its own
             rate. Its rate follows the worker's own count of steps.
         keep_state: whether the inner optimizer's state stays with the worker from row to row (as in
-            HALoS), or begins anew with each (as in DeepMind's notebook). It never outlives the
-            worker's process.
+            HALoS), or begins anew with each (as in DeepMind's notebook). In a process that takes a
+            dead worker's place it begins anew; a resumed run goes on with it.
     """
 
     steps: int

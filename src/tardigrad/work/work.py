@@ -38,7 +38,7 @@ class Work(ABC, Generic[Kept]):
 
     def start(self, task: Task, theta: Tensor) -> Kept:
         """What a worker keeps for itself from row to row, as nested tuples of tensors; () where it
-        keeps nothing. It begins anew with every process of a worker."""
+        keeps nothing. It begins anew in a process that takes a dead worker's place."""
         return ()  # type: ignore[return-value]
 
     @abstractmethod

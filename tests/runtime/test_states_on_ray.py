@@ -1,0 +1,103 @@
+"""Workers that keep a state for themselves on Ray: recorded, replayed, killed, resumed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+import tardigrad as tg
+from tardigrad import rules
+from tardigrad.runtime import ActorPool, fail_at, train
+from tardigrad.tasks import TASKS
+from tests.runtime.processes_of_runs import until
+from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays, updates_logged
+
+TASK = TASKS["logistic_regression"]()
+WORK = tg.LocalSteps(4, rules.adamw(1e-3, betas=(0.9, 0.95), weight_decay=0.1))
+METHODS: dict[str, tuple[Any, rules.Rule]] = {
+    "diloco": (tg.Sync(), rules.sgd(lr=0.7, momentum=0.9, nesterov=True)),
+    "delayed_nesterov": (tg.Async(), rules.delayed_nesterov(lr=0.7, every=3)),
+}
+TIMES = tg.Gamma(workers=3, mean_s=0.01)
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "killed"])
+@pytest.mark.parametrize("method", METHODS)
+def test_replays_bit_for_bit(method: str, kill: bool, pool: ActorPool, tmp_path: Path) -> None:
+    """A worker is killed between its pushes: one shard has the gradient, and it is computed again
+    for the other, with the state that the worker had. Its next process begins anew."""
+    policy, rule = METHODS[method]
+    faults = [fail_at(worker=1, step=5)] if kill else []
+    run = train(
+        TASK, rule, policy, workers=3, shards=2, updates=40, work=WORK,
+        checkpoints=tg.Checkpoints(tmp_path, every=10),
+        processes=tg.Processes(pool=pool, digest_every=5),
+        scenario=tg.Scenario(impose=TIMES, faults=faults),
+    )  # fmt: skip
+    assert_replays(run, TASK, rule, 40, work=WORK)
+    assert_nothing_lost_or_twice(tmp_path, 2, 40)
+    anew = run.schedule.fresh_rows & (run.schedule.step > 0)
+    assert run.schedule.worker[anew].tolist() == ([1] if kill else [])
+    replayed = tg.Run.load(tmp_path, task=TASK, rule=rule)
+    assert replayed.schedule == run.schedule
+
+
+def test_a_shard_comes_back_with_what_workers_keep(pool: ActorPool, tmp_path: Path) -> None:
+    policy, rule = METHODS["delayed_nesterov"]
+    run = train(
+        TASK, rule, policy, workers=3, shards=2, updates=60, work=WORK,
+        checkpoints=tg.Checkpoints(tmp_path, every=10),
+        processes=tg.Processes(pool=pool, digest_every=5),
+        scenario=tg.Scenario(impose=TIMES, faults=[fail_at(shard=0, version=27)]),
+    )  # fmt: skip
+    assert list(tmp_path.glob("cuts/*/states.*.safetensors"))
+    assert_replays(run, TASK, rule, 60, work=WORK)
+
+
+DRIVER = """
+import sys
+import tardigrad as tg
+from tardigrad import rules
+from tests.runtime.test_states_on_ray import METHODS, TASK, TIMES, WORK
+folder, address, method = sys.argv[1:]
+policy, rule = METHODS[method]
+tg.train(
+    TASK, rule, policy, workers=2, shards=2, updates=60, work=WORK,
+    checkpoints=tg.Checkpoints(folder, every=10), processes=tg.Processes(address, digest_every=5),
+    scenario=tg.Scenario(impose=TIMES),
+)
+"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_resumed_driver_goes_on_with_what_workers_kept(
+    method: str, pool: ActorPool, tmp_path: Path
+) -> None:
+    folder, address = tmp_path / "run", ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-c", DRIVER, str(folder), address, method]
+    driver = subprocess.Popen(command)
+    try:
+        until(lambda: updates_logged(folder, 0) >= 25 or driver.poll() is not None)
+        assert driver.poll() is None
+        os.kill(driver.pid, signal.SIGKILL)
+    finally:
+        driver.kill()
+        driver.wait()
+    before = updates_logged(folder, 0)
+    time.sleep(1.0)  # Ray ends the dead driver's actors
+    policy, rule = METHODS[method]
+    run = train(
+        TASK, rule, policy, workers=2, shards=2, updates=60, work=WORK,
+        checkpoints=tg.Checkpoints(folder, every=10, resume=True),
+        processes=tg.Processes(pool=pool, digest_every=5), scenario=tg.Scenario(impose=TIMES),
+    )  # fmt: skip
+    assert before < 60
+    assert_replays(run, TASK, rule, 60, work=WORK)
+    assert_nothing_lost_or_twice(folder, 2, 60)
+    assert not (run.schedule.fresh_rows & (run.schedule.step > 0)).any()

@@ -1,0 +1,97 @@
+"""Workers that keep a state for themselves, where processes die."""
+
+import numpy as np
+import pytest
+import torch
+
+from tardigrad.core.trees import leaves
+from tardigrad.recording.merge import merge
+from tardigrad.recording.recovery import RecoveredRun
+from tardigrad.recording.shard_logs import read_story
+from tardigrad.scheduling import Schedule
+from tests.simulation.checks import WithoutCuts
+from tests.simulation.faults import Fault
+from tests.simulation.mutations import without
+from tests.simulation.scenarios import WORKS, Scenario, run
+from tests.simulation.simulated_cluster import SimulatedCluster
+
+KILLS = {
+    "worker": [Fault("kill", "version", 9, "worker"), Fault("kill", "version", 17, "worker")],
+    "between_pushes": [Fault("kill", "sends PushHeader", 20, "it")],
+    "shard": [Fault("kill", "version", 10, "shard 0"), Fault("kill", "version", 18, "shard 1")],
+    "driver": [Fault("kill", "version", 13, "driver")],
+}
+
+
+def run_well(scenario: Scenario) -> tuple[SimulatedCluster, Schedule]:
+    """`run` checks that the schedule is valid and replays to the same bits and losses."""
+    outcome = run(scenario)
+    assert not outcome.error, "\n".join([outcome.error, *outcome.story])
+    missed = len(scenario.faults) - sum(outcome.happened.values())
+    assert not missed, "\n".join([f"{missed} faults did not come about", *outcome.story])
+    cluster = outcome.cluster
+    disk = cluster.drivers[-1].disk
+    stories = [read_story(disk, shard) for shard in range(scenario.shards)]
+    return cluster, merge(stories, scenario.workers, cluster.setup.gated).schedule
+
+
+def began_anew(schedule: Schedule) -> int:
+    """Rows that are fresh without being their worker's first."""
+    return int(np.sum(schedule.fresh_rows & (schedule.step > 0)))
+
+
+@pytest.mark.parametrize("policy", ["async", "backup"])
+@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("kill", KILLS)
+def test_killed_processes_change_no_bit(kill: str, work: str, policy: str) -> None:
+    """A worker in a dead one's place begins anew; one of a resumed driver goes on."""
+    scenario = Scenario(
+        1, policy, workers=3, updates=30, cut_every=4, faults=KILLS[kill], work=work
+    )
+    _, schedule = run_well(scenario)
+    # One that is killed twice may not have pushed in between.
+    anew = {"worker": (1, 2), "between_pushes": (1,), "shard": (0,), "driver": (0,)}
+    assert began_anew(schedule) in anew[kill]
+
+
+def test_a_state_that_a_cut_has_is_the_one_that_the_logs_tell() -> None:
+    """From the cut, and from the beginning: the same, at the end of the same logs."""
+    scenario = Scenario(1, workers=3, updates=30, cut_every=4, work="local_adamw")
+    cluster, _ = run_well(scenario)
+    disk = cluster.drivers[-1].disk
+    assert any("/states." in name for name in disk.names("cuts/"))
+    from_cut = RecoveredRun(cluster.setup, disk)
+    from_start = RecoveredRun(cluster.setup, WithoutCuts(disk))
+    for worker in range(3):
+        found = leaves(from_cut.kept(worker))
+        assert found
+        for one, other in zip(found, leaves(from_start.kept(worker)), strict=True):
+            assert torch.equal(one, other)
+
+
+def test_begins_anew_as_long_as_nothing_was_finite() -> None:
+    """A gradient that is not finite leaves the state as it was."""
+    scenario = Scenario(0, workers=4, updates=20, not_finite=True, work="heavy_ball")
+    _, schedule = run_well(scenario)
+    first = ~schedule.finite & (schedule.step == 0)
+    assert first.any()  # worker 3's
+    after = (schedule.worker == schedule.worker[first][0]) & (schedule.step == 1)
+    assert schedule.fresh_rows[after].all()
+
+
+@pytest.mark.parametrize(
+    ("safeguard", "scenario"),
+    [
+        ("states: cuts have them", Scenario(1, faults=KILLS["driver"])),
+        ("states: a new life says that it begins anew", Scenario(1, faults=KILLS["worker"])),
+        ("states: who goes on with one is given it", Scenario(1, faults=KILLS["driver"])),
+        ("states: what was not finite leaves them", Scenario(1, not_finite=True)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_safeguard_is_needed(safeguard: str, scenario: Scenario) -> None:
+    scenario.workers, scenario.updates, scenario.cut_every = 3, 30, 4
+    scenario.work = "heavy_ball"
+    assert not run(scenario).error
+    with without(safeguard):
+        assert run(scenario).error
