@@ -62,6 +62,7 @@ EVENTS: list[Event] = [
 DECISIONS: list[Decision] = [
     Released(1, 2, 3),
     Applied((1, 2), 0.5),
+    Applied((1, 2), 0.5, (0.1, 0.9)),
     Dropped(3, "late"),
     RowGiven(1, 2, 3),
     TimerSet(0.1, 4),

@@ -74,7 +74,7 @@ class Exact(ShardedExecution):
         self._follow_members(group)
         at = int(schedule.group_shard[group])
         rows = schedule.group(group).tolist()
-        self._apply(at, rows, float(schedule.group_scale[group]))
+        self._apply(at, rows, float(schedule.group_scale[group]), schedule.weights(group))
         self.versions.put(at, self.shards[at].version, self.shards[at].sent)
         for row in rows:
             for used in (*self._merged.get((row, at), ()), row):
@@ -83,7 +83,9 @@ class Exact(ShardedExecution):
                     del self.computed[used]
         self.position += 1
 
-    def _apply(self, at: int, rows: Sequence[int], scale: float) -> None:
+    def _apply(
+        self, at: int, rows: Sequence[int], scale: float, weights: tuple[float, ...]
+    ) -> None:
         """One group of rows at one shard; a row brings with it those that were merged into it."""
         shard, part = self.shards[at], self.sharding.slice(at)
         arrived, together = [], []
@@ -98,7 +100,7 @@ class Exact(ShardedExecution):
         if at == 0:
             self._record([c.loss for c in together], (c.buffers for c in together))
             self._measure(rows)
-        shard.apply(arrived, scale)
+        shard.apply(arrived, scale, weights=weights)
 
     def _gradient(self, row: int) -> _Computed:
         computed = self.computed.get(row)

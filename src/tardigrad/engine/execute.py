@@ -111,6 +111,7 @@ def prepare(
     one_of("engine", engine, ENGINES)
     validate(schedule)
     check_workers(task, schedule.workers)
+    check_weights(rule, schedule)
     sharding = divide(task, rule, schedule.shards, shard_by)
     work = work_of(work)
     check_work(work, task, "average" if schedule.merged else None, measures)
@@ -138,6 +139,7 @@ def simulate(
     """
     if shards == "tensor":
         shards, options["shard_by"] = len(task.layout.names), "tensor"
+    check_weights(rule, policy or Async())
     if link is None or not link.reads_deviation:
         batches = work_of(options.get("work")).batches
         made = schedule(policy, cluster, updates, seed, shards, link, batches=batches)
@@ -205,6 +207,7 @@ def prepare_together(
     about = check_control(policy, cluster, updates, seed, shards, link, work.batches)
     assert cluster is not None
     check_workers(task, cluster.workers)
+    check_weights(rule, policy)
     check_work(work, task, link.on_drop if link.withholds_pushes else None, measures)
     require(
         not work.keeps_state(task),
@@ -247,6 +250,21 @@ def check_work(
         "b_staleness" not in measures or not work.keeps_state(task),
         f'measures = "b_staleness" computes a gradient once more, which {name} with a state of its '
         "own cannot: leave it out, or use keep_state=False",
+    )
+
+
+def check_weights(rule: Rule, given_by: Policy | Schedule) -> None:
+    """Refuse a rule that cannot let some gradients of a group count for more than others, where a
+    policy may want that, or a schedule does."""
+    if isinstance(given_by, Schedule):
+        gives, who = given_by.weighted, given_by.about.get("policy", {}).get("name", "the schedule")
+    else:
+        gives, who = given_by.gives_weights, type(given_by).__name__
+    require(
+        rule.takes_weights or not gives,
+        f"{who} lets some gradients of an update count for more than others, and "
+        f"{rule.optimizer.called} keeps numbers of each worker's own, which take whole gradients: "
+        "use another rule, such as sgd or adam, or a policy without weights, such as Sync",
     )
 
 

@@ -131,9 +131,11 @@ class Lockstep(Exact):
         if self._recalled is None:
             self._parts[row] = list(self._held[self.recorder.worker[row]])
 
-    def applied(self, at: int, rows: Sequence[int], scale: float) -> None:
+    def applied(
+        self, at: int, rows: Sequence[int], scale: float, weights: tuple[float, ...]
+    ) -> None:
         if self._recalled is None:
-            self._apply(at, rows, scale)
+            self._apply(at, rows, scale, weights)
         self.position += 1
         for row in rows:
             self.settled(at, row)
@@ -268,9 +270,16 @@ class _Live(Recorder):
         self._execution.started(row)
         return row
 
-    def apply(self, shard: int, rows: Sequence[int], scale: float, now_s: float) -> None:
-        super().apply(shard, rows, scale, now_s)
-        self._execution.applied(shard, rows, scale)
+    def apply(
+        self,
+        shard: int,
+        rows: Sequence[int],
+        scale: float,
+        now_s: float,
+        weights: tuple[float, ...] = (),
+    ) -> None:
+        super().apply(shard, rows, scale, now_s, weights)
+        self._execution.applied(shard, rows, scale, weights)
 
     def drop(self, shard: int, row: int, reason: str, now_s: float) -> None:
         super().drop(shard, row, reason, now_s)

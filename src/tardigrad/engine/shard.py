@@ -65,17 +65,23 @@ class Shard:
             self._into = update_into(self.rule, self.theta.dtype)
 
     def apply(
-        self, arrived: Sequence[Arrived], scale: float = 1.0, out: Tensor | None = None
+        self,
+        arrived: Sequence[Arrived],
+        scale: float = 1.0,
+        out: Tensor | None = None,
+        weights: Sequence[float] = (),
     ) -> None:
         """One update from a group, in worker order. `out` is memory that nobody reads, to be used
-        or not: after `use_places`, what is sent is made there if one gradient makes the update."""
+        or not: after `use_places`, what is sent is made there if one gradient makes the update.
+        `weights`: how much each counts; none, or all the same, is the mean, to the bit."""
         now = self._now(scale)
         workers = list(dict.fromkeys(a.worker for a in arrived))
         owns = [self.own_of(worker) for worker in workers]
         whose = [workers.index(a.worker) for a in arrived]
         pushes = [Push(a.grad, a.view, _staleness(a.delay)) for a in arrived]
         if self._into is None or out is None or len(pushes) > 1 or workers[0] in self.left:
-            theta, state, sent = self._update(workers, owns, whose, pushes, now)
+            unequal = weights if len(set(weights)) > 1 else ()
+            theta, state, sent = self._update(workers, owns, whose, pushes, now, unequal)
         else:
             versions = _versions(inputs := leaves((self.theta, self.state, owns, pushes, now)))
             theta, state, own, sent = self._into(
@@ -94,11 +100,15 @@ class Shard:
         whose: Sequence[int],
         pushes: Sequence[Push],
         now: Now,
+        unequal: Sequence[float],
     ) -> tuple[Tensor, RuleState, Tensor]:
         versions = _versions(inputs := leaves((self.theta, self.state, owns, pushes, now)))
-        theta, state, new_owns = self.rule.apply(
-            self.theta, self.state, owns, whose, pushes, now, self.layout
-        )
+        group = (self.theta, self.state, owns, whose, pushes, now, self.layout)
+        if unequal:
+            weights = torch.tensor(unequal, dtype=torch.float64).unbind()
+            theta, state, new_owns = self.rule.apply(*group, weights)
+        else:
+            theta, state, new_owns = self.rule.apply(*group)
         _check_unchanged(inputs, versions)
         for worker, own in zip(workers, new_owns, strict=True):
             if worker in self.left:

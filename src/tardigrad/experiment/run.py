@@ -8,7 +8,7 @@ from tardigrad.clusters import Clockless
 from tardigrad.core.checks import require
 from tardigrad.engine import Checkpoints, Observer, Run
 from tardigrad.engine.drive import check_splits, drive
-from tardigrad.engine.execute import divide
+from tardigrad.engine.execute import check_weights, divide
 from tardigrad.engine.observer import Watch
 from tardigrad.engine.resume import saved_chunk, saved_facts
 from tardigrad.engine.run import Say
@@ -53,6 +53,7 @@ def run(
     task, rule = spec.make_task(), spec.make_rule()
     check_splits(task, spec.evaluation)
     divide(task, rule, spec.shards, spec.shard_by)
+    check_weights(rule, spec.make_policy())
     rule.scalars(Progress(epoch_size=task.epoch_size))
     if stop is not None:
         clock = "events" if isinstance(spec.make_cluster(), Clockless) else "virtual"

@@ -43,6 +43,8 @@ class Apply:
 
     rows: tuple[int, ...]
     scale: float = 1.0
+    weights: tuple[float, ...] = ()
+    """How much each row counts; together 1. None: the mean."""
 
 
 @dataclass(slots=True)
@@ -181,7 +183,13 @@ class PushHalf(ABC):
         Worker order makes the result independent of the order of arrival within a group.
         """
         self.version += 1
-        return Apply(tuple([a.row for a in sorted(arrivals, key=_WORKER_ORDER)]), scale)
+        group = sorted(arrivals, key=_WORKER_ORDER)
+        return Apply(tuple([a.row for a in group]), scale, self.weigh(group))
+
+    def weigh(self, group: Sequence[Arrival]) -> tuple[float, ...]:
+        """How much each gradient of this group counts in its update, together 1; () where all count
+        the same. Where it gives any, its policy says so (`Policy.gives_weights`)."""
+        return ()
 
     def _answered(self, commands: list[ShardCommand]) -> list[ShardCommand]:
         """With a release for everybody who has asked for a version that is there by now."""
@@ -247,6 +255,11 @@ class Policy(ABC):
     @property
     def asynchronous(self) -> bool:
         """Whether a shard can answer a push without its gradient, which a link may hold back."""
+        return False
+
+    @property
+    def gives_weights(self) -> bool:
+        """Whether gradients of a group may count for more or less than others in its update."""
         return False
 
     @property

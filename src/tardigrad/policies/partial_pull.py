@@ -54,6 +54,10 @@ class PartialPull(Policy):
         return self.policy.asynchronous
 
     @property
+    def gives_weights(self) -> bool:
+        return self.policy.gives_weights
+
+    @property
     def pulls_all(self) -> bool:
         return self.pull >= 1
 

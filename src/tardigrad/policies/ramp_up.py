@@ -50,6 +50,10 @@ class RampUp(Policy):
         return self.policy.asynchronous
 
     @property
+    def gives_weights(self) -> bool:
+        return self.policy.gives_weights
+
+    @property
     def pulls_all(self) -> bool:
         return self.policy.pulls_all
 

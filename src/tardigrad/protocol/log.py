@@ -67,7 +67,7 @@ _NAMES: dict[type[Any], str] = {
     cls: name for kinds in (_EVENTS, _HEADERS, _BODIES, _DECISIONS) for name, cls in kinds.items()
 }
 _SILENT: dict[type[Any], tuple[Any, ...]] = {
-    cls: tuple(cls._field_defaults.values()) for cls in (PushHeader, Released)
+    cls: tuple(cls._field_defaults.values()) for cls in (PushHeader, Released, Applied)
 }
 _ENVELOPE = len(FromWorker._fields) - 1
 
@@ -219,7 +219,7 @@ def header(values: Sequence[Any]) -> PushHeader:
 
 
 def _short(plain: Decision | PushHeader) -> Sequence[Any]:
-    """Without what links say, where they say nothing."""
+    """Without what is said only where a link or weights are, where there are none."""
     silent = _SILENT.get(type(plain))
     if silent is not None and plain[-len(silent) :] == silent:
         return plain[: -len(silent)]
@@ -229,6 +229,6 @@ def _short(plain: Decision | PushHeader) -> Sequence[Any]:
 def _decision(plain: Sequence[Any]) -> Decision:
     name, *values = plain
     decision: Decision = _DECISIONS[name](*values)
-    return (
-        decision._replace(rows=tuple(decision.rows)) if isinstance(decision, Applied) else decision
-    )
+    if isinstance(decision, Applied):
+        return decision._replace(rows=tuple(decision.rows), weights=tuple(decision.weights))
+    return decision

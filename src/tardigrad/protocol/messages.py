@@ -116,6 +116,8 @@ class FromShard(NamedTuple):
 class Applied(NamedTuple):
     rows: tuple[int, ...]
     scale: float
+    weights: tuple[float, ...] = ()
+    """Of each row, where they differ."""
 
 
 class Dropped(NamedTuple):

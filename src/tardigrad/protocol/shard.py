@@ -14,8 +14,8 @@ from tardigrad.policies.machine import ShardCommand
 class ShardOutputs:
     """What a driver does with a shard's decisions. Each is called with the shard and the time."""
 
-    applied: Callable[[int, Sequence[int], float, float], None]
-    """(shard, rows, scale, now_s)"""
+    applied: Callable[[int, Sequence[int], float, float, tuple[float, ...]], None]
+    """(shard, rows, scale, now_s, weights)"""
     dropped: Callable[[int, int, str, float], None]
     """(shard, row, reason, now_s)"""
     released: Callable[[int, int, int, float], None]
@@ -90,7 +90,7 @@ class ShardControl:
                 rows = command.rows
                 self.version = version = self.version + 1
                 extra -= len(rows)
-                outputs.applied(shard, rows, command.scale, now_s)
+                outputs.applied(shard, rows, command.scale, now_s, command.weights)
                 if version == self.updates:
                     outputs.ended(shard)
             elif isinstance(command, Drop):

@@ -100,11 +100,7 @@ class ShardSession:
 
     def _outputs(self) -> ShardOutputs:
         return ShardOutputs(
-            applied=self._applied,
-            dropped=self._dropped,
-            released=self._released,
-            timer=self._timer_set,
-            ended=lambda shard: None,
+            self._applied, self._dropped, self._released, self._timer_set, lambda shard: None
         )
 
     @property
@@ -317,10 +313,12 @@ class ShardSession:
         else:
             del self.rows[row]
 
-    def _applied(self, shard: int, rows: Sequence[int], scale: float, now_s: float) -> None:
+    def _applied(
+        self, _: int, rows: Sequence[int], scale: float, __: float, weights: tuple[float, ...]
+    ) -> None:
         for row in rows:
             self._settle(row)
-        self._decided.append(Applied(tuple(rows), scale))
+        self._decided.append(Applied(tuple(rows), scale, weights))
 
     def _dropped(self, shard: int, row: int, reason: str, now_s: float) -> None:
         self._settle(row)

@@ -184,7 +184,7 @@ def merge(stories: Sequence[ShardStory], workers: int, gated: bool = False) -> M
             for decided in entry.decided:
                 if isinstance(decided, Applied):
                     owed += len(decided.rows)
-                    recorder.apply(shard, decided.rows, decided.scale, now_s)
+                    recorder.apply(shard, *decided[:2], now_s, decided.weights)
                     if shard == 0:
                         rows = [r for row in decided.rows for r in (*merged.get(row, ()), row)]
                         group = [pushes[row].loss for row in rows]

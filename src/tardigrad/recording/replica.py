@@ -162,7 +162,7 @@ class ShardReplica:
             grad, view, buffers, gradients = pending
             arrived.append(Arrived(push.worker, grad, view, delay, gradients))
             self.buffers = fold(self._task, self.buffers, buffers, gradients * self._batches)
-        shard.apply(arrived, applied.scale, self.place())
+        shard.apply(arrived, applied.scale, self.place(), applied.weights)
         kept = self.keep(shard.version, shard.sent)
         if shard.theta is shard.sent:
             shard.theta = kept

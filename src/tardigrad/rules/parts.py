@@ -162,7 +162,8 @@ class Optimizer(_SaysAnew, ABC, Generic[State, Own]):
         now: Now,
         layout: Layout,
     ) -> tuple[Tensor, State, tuple[Own, ...]]:
-        """`owns[slots[i]]` are the rows of the worker that sent signals[i]."""
+        """`owns[slots[i]]` are the rows of the worker that sent signals[i]. Where gradients of a
+        group count for more or less than others, `signals` is one: what `combine` makes of them."""
 
     def peek(
         self,
@@ -222,16 +223,19 @@ def check_part(part: Any, base: type[Correction[Any, Any]] | type[Optimizer[Any,
             ) from None
 
 
-def mean(tensors: Sequence[Tensor]) -> Tensor:
-    """The mean, summed in the given order; of one tensor, itself."""
+def mean(tensors: Sequence[Tensor], weights: Sequence[Tensor] = ()) -> Tensor:
+    """The mean, summed in the given order; of one tensor, itself. With weights, which are 0-dim and
+    together 1, Σ w_i x_i."""
+    if weights:
+        tensors = [x * weight for x, weight in zip(tensors, weights, strict=True)]
     total = tensors[0]
     for tensor in tensors[1:]:
         total = total + tensor
-    return total if len(tensors) == 1 else total / len(tensors)
+    return total if weights or len(tensors) == 1 else total / len(tensors)
 
 
-def combine(signals: Sequence[Signal]) -> Signal:
-    """A group's signal: the mean of each part.
+def combine(signals: Sequence[Signal], weights: Sequence[Tensor] = ()) -> Signal:
+    """A group's signal: the mean of each part, by these weights where there are some.
 
     A choice for groups: a penalty on the whole step has no single value where τ differs, so each
     gradient takes its own (g_i/τ_i), which without momentum is the same formula.
@@ -239,7 +243,7 @@ def combine(signals: Sequence[Signal]) -> Signal:
     if len(signals) == 1:
         return signals[0]
     first = [s.first if s.step_scale is None else s.first * s.step_scale for s in signals]
-    return Signal(mean(first), mean([s.raw for s in signals]))
+    return Signal(mean(first, weights), mean([s.raw for s in signals], weights))
 
 
 def rate(signal: Signal, now: Now) -> Tensor:

@@ -4,6 +4,7 @@ A `Rule` is a *correction* (of one gradient, for its staleness) in front of an *
 `parts` has them, and as pure as they are.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from tardigrad.core.checks import name_patterns, nearest, number, positive, require
 from tardigrad.core.layout import Layout
-from tardigrad.rules.parts import Correction, Now, Optimizer, Peek, Push, check_part, mean
+from tardigrad.rules.parts import Correction, Now, Optimizer, Peek, Push, check_part, combine, mean
 from tardigrad.rules.rate_scales import Scales, checked_scales, chosen, scaled_parameters
 from tardigrad.rules.rates import Progress, Rate, learning_rate
 from tardigrad.rules.raw import Raw
@@ -108,6 +109,13 @@ class Rule:
             return False
         return self.correction.takes_means and self.optimizer.takes_means
 
+    @property
+    def takes_weights(self) -> bool:
+        """Whether gradients of a group may count for more or less than others: not where the
+        optimizer keeps numbers of each worker's own, which a weighted mean would not reach."""
+        takes = "weights" in inspect.signature(self.apply).parameters
+        return takes and type(self.optimizer).start_own is Optimizer.start_own
+
     def start(self, theta: Tensor, layout: Layout) -> RuleState:
         average = () if self.ema is None else (theta.clone(),)
         correction, optimizer = self.correction, self.optimizer
@@ -167,17 +175,24 @@ class Rule:
         pushes: Sequence[Push],
         now: Now,
         layout: Layout,
+        weights: Sequence[Tensor] = (),
     ) -> tuple[Tensor, RuleState, tuple[RuleOwn, ...]]:
-        """One update from a group of gradients in worker order; pushes[i] is of owns[slots[i]]."""
+        """One update from a group of gradients in worker order; pushes[i] is of owns[slots[i]].
+
+        weights: w_i of each gradient, 0-dim, together 1. What would be a mean of the group is then
+        Σ w_i x_i, and a step at η/M is one at η·w_i. None: all count the same.
+        """
         if self.within_group and len(pushes) > 1:
-            share = now._replace(lr=now.lr / len(pushes))
+            rates = [now.lr * weight for weight in weights] or [now.lr / len(pushes)] * len(pushes)
             rows = tuple(owns)
-            for slot, push in zip(slots, pushes, strict=True):
+            for slot, push, lr in zip(slots, pushes, rates, strict=True):
                 theta, state, rows = self._scaled_update(
-                    theta, state, rows, (slot,), (push,), share, layout
+                    theta, state, rows, (slot,), (push,), now._replace(lr=lr), layout
                 )
         else:
-            theta, state, rows = self._scaled_update(theta, state, owns, slots, pushes, now, layout)
+            theta, state, rows = self._scaled_update(
+                theta, state, owns, slots, pushes, now, layout, weights
+            )
         if self.ema is not None:
             (average,) = state.average
             state = state._replace(average=(torch.lerp(average, theta, 1.0 - self.ema),))
@@ -192,9 +207,10 @@ class Rule:
         pushes: Sequence[Push],
         now: Now,
         layout: Layout,
+        weights: Sequence[Tensor] = (),
     ) -> tuple[Tensor, RuleState, tuple[RuleOwn, ...]]:
         def update(now: Now) -> tuple[Tensor, RuleState, tuple[RuleOwn, ...]]:
-            return self._update(theta, state, owns, slots, pushes, now, layout)
+            return self._update(theta, state, owns, slots, pushes, now, layout, weights)
 
         return self._at_own_rates(update, state, now)
 
@@ -215,6 +231,7 @@ class Rule:
         pushes: Sequence[Push],
         now: Now,
         layout: Layout,
+        weights: Sequence[Tensor],
     ) -> tuple[Tensor, RuleState, tuple[RuleOwn, ...]]:
         if self.weight_decay and not self.decoupled:
             decay = self.weight_decay
@@ -223,12 +240,14 @@ class Rule:
 
         grads = [push.grad for push in pushes]
         own_steps = [own.optimizer for own in owns]
+        average = mean(grads, weights)
 
         def tentative() -> Tensor:
-            return self.optimizer.peek(theta, state.optimizer, own_steps, slots, grads, now, layout)
+            group = (slots[:1], [average]) if weights else (slots, grads)
+            return self.optimizer.peek(theta, state.optimizer, own_steps, *group, now, layout)
 
         peek = Peek(tentative, lambda: self.optimizer.previous(state.optimizer))
-        corrected = self.correction.observe(state.correction, mean(grads), peek, now, layout)
+        corrected = self.correction.observe(state.correction, average, peek, now, layout)
         own_rows = [own.correction for own in owns]
         signals = []
         for slot, push in zip(slots, pushes, strict=True):
@@ -236,6 +255,8 @@ class Rule:
                 theta, corrected, own_rows[slot], push, now, layout
             )
             signals.append(signal)
+        if weights:
+            slots, signals = slots[:1], [combine(signals, weights)]
         stepped_theta, stepped, new_steps = self.optimizer.step(
             self._shrunk(theta, state, now), state.optimizer, own_steps, slots, signals, now, layout
         )

@@ -23,7 +23,7 @@ from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.core.trees import not_finite
 from tardigrad.engine import Checkpoints, Diverged, Evaluation, History, Run
 from tardigrad.engine.drive import check_splits, how_it_failed
-from tardigrad.engine.execute import ShardBy, check_work, divide, work_of
+from tardigrad.engine.execute import ShardBy, check_weights, check_work, divide, work_of
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.observer import Observer, Observers
 from tardigrad.engine.result_files import SUMMARY, MetricsFile, save_result, write_summary
@@ -136,6 +136,7 @@ def train(
     require(impose is None or impose.workers >= workers, "impose has fewer workers than the run")
     policy.check(workers, shards)
     check_link(policy, link)
+    check_weights(rule, policy)
     check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
     check_work(work, task, link.on_drop if link.withholds_pushes else None)
     check_size(workers, updates, shards, workers + updates, closed=False)

@@ -31,6 +31,7 @@ def prefix(schedule: Schedule, groups: int) -> Schedule:
     cut: dict[str, object] = {
         "group_start": s.group_start[: groups + 1],
         "group_rows": used,
+        "group_weights": s.group_weights[: len(used)],
         "reasons": reasons,
         "drop_reason": np.array(renumbered, dtype=np.int64),
     }
@@ -58,14 +59,16 @@ def executed_digest(schedule: Schedule, groups: int) -> str:
     """
     s = schedule
     used = np.zeros(s.rows, dtype=bool)
-    used[s.group_rows[: s.group_start[groups]]] = True
+    entries = int(s.group_start[groups])
+    used[s.group_rows[:entries]] = True
     members = s.member_after < groups
     merged = (s.drop_after < groups) & ~s.lost
     parts = (
         s.group_shard[:groups],
         s.group_scale[:groups],
         s.group_start[: groups + 1],
-        s.group_rows[: s.group_start[groups]],
+        s.group_rows[:entries],
+        *((s.group_weights[:entries],) if len(s.group_weights) else ()),
         *(column[used] for column in (s.worker, s.step, s.read)),
         *(column[members] for column in (s.member_worker, s.member_joined, s.member_after)),
         *(column[merged] for column in (s.drop_row, s.drop_shard)),

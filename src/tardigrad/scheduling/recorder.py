@@ -36,6 +36,8 @@ class Recorder:
         self.group_scale: list[float] = []
         self.group_size: list[int] = []
         self.group_rows: list[int] = []
+        self.group_weights: dict[int, tuple[float, ...]] = {}
+        """Of those groups whose rows do not all count the same."""
         self.drops: list[tuple[int, int, float, str, int]] = []
         self.members: list[tuple[int, int, float, int]] = []
         self.crossings: list[tuple[int, int, int, int, float, int, float]] = []
@@ -56,7 +58,16 @@ class Recorder:
     def finish(self, row: int, now_s: float) -> None:
         self.end_s[row] = now_s
 
-    def apply(self, shard: int, rows: Sequence[int], scale: float, now_s: float) -> None:
+    def apply(
+        self,
+        shard: int,
+        rows: Sequence[int],
+        scale: float,
+        now_s: float,
+        weights: tuple[float, ...] = (),
+    ) -> None:
+        if weights:
+            self.group_weights[len(self.group_shard)] = weights
         self.group_shard.append(shard)
         self.group_time_s.append(now_s)
         self.group_scale.append(scale)
@@ -125,6 +136,7 @@ class Recorder:
             group_scale=_floats(self.group_scale),
             group_start=np.cumsum(_ints([0, *self.group_size])),
             group_rows=_ints(self.group_rows),
+            group_weights=self._weights(),
             drop_row=_ints([d[0] for d in self.drops]),
             drop_shard=_ints([d[1] for d in self.drops]),
             drop_time_s=_floats([d[2] for d in self.drops]),
@@ -155,6 +167,16 @@ class Recorder:
         steps = zip(self.worker, self.step, strict=True)
         fresh = _ints([at[1] == 0 or at in self.anew for at in steps])
         return made if (made.fresh_rows == fresh).all() else replace(made, fresh=fresh)
+
+    def _weights(self) -> "np.ndarray[Any, np.dtype[np.float64]]":
+        """One for each row of a group; none where no group has any."""
+        if not self.group_weights:
+            return np.empty(0)
+        out = np.repeat(1 / _ints(self.group_size), self.group_size)
+        start = np.cumsum([0, *self.group_size])
+        for group, weights in self.group_weights.items():
+            out[start[group] : start[group + 1]] = weights
+        return out
 
 
 def _ints(values: Sequence[int]) -> "np.ndarray[Any, np.dtype[np.int64]]":

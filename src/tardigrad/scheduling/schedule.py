@@ -97,6 +97,9 @@ class Schedule:
     fresh: Ints = field(default_factory=_no_ints, metadata={"of": "row"})
     """1 where what a worker keeps for itself begins anew; empty: as `fresh_rows` finds it."""
 
+    group_weights: Floats = field(default_factory=_no_floats)
+    """Beside `group_rows`: how much each counts in its group, together 1. None: all the same."""
+
     reasons: tuple[str, ...] = ()
     clockless: bool = False
     about: dict[str, Any] = field(default_factory=dict)
@@ -132,6 +135,24 @@ class Schedule:
     def group(self, index: int) -> Ints:
         """The rows of one group, in worker order."""
         return self.group_rows[self.group_start[index] : self.group_start[index + 1]]
+
+    def weights(self, index: int) -> tuple[float, ...]:
+        """Of the rows of one group; none where they all count the same."""
+        if not len(self.group_weights):
+            return ()
+        mine = self.group_weights[self.group_start[index] : self.group_start[index + 1]]
+        return () if (mine == mine[0]).all() else tuple(mine.tolist())
+
+    @property
+    def weighted(self) -> bool:
+        """Whether some gradients count more than others of their group."""
+        if not len(self.group_weights):
+            return False
+        least, most = (
+            by.reduceat(self.group_weights, self.group_start[:-1])
+            for by in (np.minimum, np.maximum)
+        )
+        return bool((least < most).any())
 
     @property
     def group_version(self) -> Ints:

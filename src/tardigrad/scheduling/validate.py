@@ -54,6 +54,12 @@ def validate(schedule: Schedule, where: str = "schedule") -> None:
     orderly = np.diff(np.concatenate([[0], s.reply_after, [s.groups]])) >= 0
     check(orderly, "reply_after does not count up to the groups")
     check(np.isfinite(s.group_scale) & (s.group_scale > 0), "group_scale must be positive")
+    if len(s.group_weights):
+        check(len(s.group_weights) == len(s.group_rows), "group_weights has the wrong length")
+        usable = np.isfinite(s.group_weights) & (s.group_weights >= 0)
+        check(usable, "group_weights holds what is no weight")
+        sums = np.add.reduceat(s.group_weights, s.group_start[:-1])
+        check(np.abs(sums - 1) < 1e-9, "the group_weights of a group do not add up to 1")
     check(np.diff(s.group_time_s) >= 0, "group_time_s runs backwards")
     check((s.fresh == 0) | (s.fresh == 1), "fresh is neither 0 nor 1")
     check(s.read >= 0, "read is negative")

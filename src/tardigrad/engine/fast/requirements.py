@@ -22,6 +22,8 @@ def check_suited(job: Job) -> None:
     """Unsuited where neither a CPU's nor a GPU's form of the fast engine can execute the job."""
     if "b_staleness" in job.measures:
         raise Unsuited("b_staleness computes every gradient again, at its update")
+    if job.schedule.weighted:
+        raise Unsuited("gradients of a group count for more or less than others")
     if MERGED in job.schedule.reasons:
         raise Unsuited("a link merged gradients")
     if not own_rows_start_alike(job.rule, *job.parts()[0]):
