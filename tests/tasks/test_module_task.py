@@ -204,9 +204,11 @@ def test_a_task_can_be_sent_to_another_process() -> None:
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"sampling": "random"}, "sampling must be 'independent', 'epoch' or 'partition'"),
+        ({"sampling": "random"}, "sampling must be one of 'independent', 'epoch', 'partition'"),
         ({"sampling": "partition"}, "workers=N"),
         ({"sampling": "partition", "workers": 61}, "between 1 and 60"),
+        ({"sampling": "by_label"}, "workers=N"),
+        ({"sampling": "by_label", "workers": 31}, "between 1 and 30"),
         ({"dtype": "float8"}, "dtype must be 'float32' or 'float64'"),
         ({"loss": "hinge"}, "loss must be 'cross_entropy'"),
         ({"augment": "blur"}, "augment must be 'none', 'pad_crop_flip'"),
@@ -216,6 +218,22 @@ def test_bad_arguments_say_what_to_use(options: dict[str, Any], message: str) ->
     arguments = {"module": perceptron(), "loss": "cross_entropy", "data": toy_data(), **options}
     with pytest.raises(ValueError, match=message):
         ModuleTask(**arguments)
+
+
+def test_by_label_each_worker_sees_few_labels_and_needs_them() -> None:
+    inputs, labels = torch.randn(60, 7), torch.arange(60) % 3
+    task = ModuleTask(
+        nn.Linear(7, 3), "cross_entropy", (inputs, labels), 4, sampling="by_label", workers=6
+    )
+    seen = [
+        {int(i) for s in range(9) for i in labels[task.indices(Turn(w, s, 0))]} for w in range(6)
+    ]
+    assert max(map(len, seen)) == 2
+    assert set.union(*seen) == {0, 1, 2}
+    with pytest.raises(ValueError, match="one whole number a sample as its target"):
+        ModuleTask(
+            nn.Linear(7, 3), "mse", (inputs, torch.randn(60, 3)), sampling="by_label", workers=6
+        )
 
 
 def test_a_loss_per_sample_and_a_view_that_does_not_fit_are_refused() -> None:

@@ -27,7 +27,14 @@ from tardigrad.tasks.precision import (
     products,
 )
 from tardigrad.tasks.randomness import keyed
-from tardigrad.tasks.samples import Samples, mapped, same_structure, take, tensors_in
+from tardigrad.tasks.samples import (
+    Samples,
+    labels_of,
+    mapped,
+    same_structure,
+    take,
+    tensors_in,
+)
 from tardigrad.tasks.sampling import Sampling, sampler
 from tardigrad.tasks.split import Data, Split
 from tardigrad.tasks.statistics import BatchNormStatistics
@@ -45,7 +52,8 @@ class ModuleTask:
     data: (inputs, targets) as tensors or arrays, several inputs in a tuple or a dict by the forward
         pass's names, a map-style Dataset, which is read into memory; `Data.of` names several sets.
     metrics: (outputs, targets) -> number by name, of whole splits, evaluated with the loss.
-    sampling: "independent", "epoch" or "partition" (`tasks.sampling`); the last needs `workers`.
+    sampling: "independent", "epoch", "partition" or "by_label" (`tasks.sampling`); the last two
+        need `workers`.
     augment: "pad_crop_flip", "rotate_zoom" or (inputs, stream) -> inputs.
     stochastic: whether the forward pass draws random numbers. None: it may, unless all layers and
         the loss are known not to (`tasks.structure`). Where it may, torch's, Python's and NumPy's
@@ -123,7 +131,8 @@ class ModuleTask:
             if part is not None:
                 self._objective.check(self.module, part)
         self.epoch_size = len(self.data.train)
-        self._sampler = sampler(sampling, self.epoch_size, batch_size, seed, workers)
+        labels = labels_of(self.data.train.targets)
+        self._sampler = sampler(sampling, self.epoch_size, batch_size, seed, workers, labels)
         if self._objective.function is None:  # seen before the run whether there is a loss
             self._measure(self._start, self.start_buffers(), Split(*self._taken(slice(0, 1))), {})
 

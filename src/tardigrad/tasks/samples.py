@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -77,3 +78,10 @@ def same_structure(some: Samples, others: Samples) -> bool:
     if isinstance(some, Mapping) and isinstance(others, Mapping):
         return set(some) == set(others)
     return type(some) is type(others) and len(tensors_in(some)) == len(tensors_in(others))
+
+
+def labels_of(targets: Samples) -> npt.NDArray[np.int64] | None:
+    """One whole number a sample; None where targets are something else."""
+    if not isinstance(targets, Tensor) or targets.dim() != 1 or targets.is_floating_point():
+        return None
+    return targets.to("cpu", torch.int64).numpy()

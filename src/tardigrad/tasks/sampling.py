@@ -1,20 +1,24 @@
-"""Which samples a gradient sees: three pure functions of its turn, vectorised over turns.
+"""Which samples a gradient sees: four pure functions of its turn, vectorised over turns.
 
 `independent`: keyed draws with replacement. `epoch`: the epoch's shuffle dealt out in the order in
 which gradients start, so every sample is seen once an epoch by whoever comes first (DC-ASGD's
 re-partitioning). `partition`: each worker keeps its own share and goes through reshuffled passes.
+`by_label`: the same with shares of few labels each (McMahan et al. 2017).
 Caches hold only what can be recomputed from the seed.
 """
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from tardigrad.core import keys
+from tardigrad.core.checks import one_of, require
 
 Indices = npt.NDArray[np.int64]
-Sampling = Literal["independent", "epoch", "partition"]
+Sampling = Literal["independent", "epoch", "partition", "by_label"]
+PIECES = 2
+"""Of the samples in order of their labels, that a worker keeps."""
 
 
 class Sampler(Protocol):
@@ -67,9 +71,11 @@ class Partition:
                 f"choose between 1 and {count} workers, or sampling='independent'"
             )
         self._batch, self._workers = np.arange(batch_size), workers
-        bounds = [round(w * count / workers) for w in range(workers + 1)]
-        self._shares = np.split(keys.permutation(keys.key(seed, "partition"), count), bounds[1:-1])
+        self._shares = self._divided(keys.permutation(keys.key(seed, "partition"), count), seed)
         self._shuffles = _Shuffles(seed, "pass", keep=2 * workers + 2)
+
+    def _divided(self, shuffled: Indices, seed: int) -> list[Indices]:
+        return _pieces(shuffled, self._workers)
 
     def share(self, worker: int) -> Indices:
         """The samples that only this worker sees."""
@@ -92,21 +98,61 @@ class Partition:
         return out
 
 
+class ByLabel(Partition):
+    """The samples in order of their labels are cut into two pieces a worker, which are dealt by
+    keys: most workers have two labels, no worker more than four where labels are equally frequent
+    and there are at least half as many workers."""
+
+    def __init__(
+        self, count: int, batch_size: int, seed: int, workers: int, labels: Indices
+    ) -> None:
+        if not 1 <= PIECES * workers <= count:
+            raise ValueError(
+                f"workers = {workers} keep {PIECES} pieces each, but there are {count} training "
+                f"samples: choose between 1 and {count // PIECES} workers, or "
+                "sampling='independent'"
+            )
+        self._labels = labels
+        super().__init__(count, batch_size, seed, workers)
+
+    def _divided(self, shuffled: Indices, seed: int) -> list[Indices]:
+        in_order = shuffled[np.argsort(self._labels[shuffled], kind="stable")]
+        pieces = _pieces(in_order, PIECES * self._workers)
+        dealt = keys.permutation(keys.key(seed, "pieces"), len(pieces)).reshape(-1, PIECES)
+        return [np.concatenate([pieces[i] for i in own]) for own in dealt.tolist()]
+
+
+def _pieces(samples: Indices, count: int) -> list[Indices]:
+    """As many as equal as can be."""
+    return np.split(samples, [round(i * len(samples) / count) for i in range(1, count)])
+
+
 def sampler(
-    sampling: str, count: int, batch_size: int, seed: int, workers: int | None = None
+    sampling: str,
+    count: int,
+    batch_size: int,
+    seed: int,
+    workers: int | None = None,
+    labels: Indices | None = None,
 ) -> Sampler:
-    """The sampler of that name over `count` training samples."""
+    """The sampler of that name over `count` training samples; `labels` where they have some."""
     if sampling == "independent":
         return Independent(count, batch_size, seed)
     if sampling == "epoch":
         return Epoch(count, batch_size, seed)
+    one_of("sampling", sampling, get_args(Sampling))
+    if workers is None:
+        raise ValueError(
+            f"sampling = {sampling!r} divides the data among workers: say how many with workers=N"
+        )
     if sampling == "partition":
-        if workers is None:
-            raise ValueError(
-                "sampling = 'partition' divides the data among workers: say how many with workers=N"
-            )
         return Partition(count, batch_size, seed, workers)
-    raise ValueError(f"sampling must be 'independent', 'epoch' or 'partition', got {sampling!r}")
+    require(
+        labels is not None,
+        "sampling = 'by_label' needs one whole number a sample as its target: use 'partition'",
+    )
+    assert labels is not None
+    return ByLabel(count, batch_size, seed, workers, labels)
 
 
 class _Shuffles:
