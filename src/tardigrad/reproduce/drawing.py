@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator
@@ -43,6 +44,34 @@ def curve(cells: Sequence[KeptCell], x: str, y: str) -> tuple[list[float], list[
         [at[0][x] for at in known],
         [statistics.fmean(one[y] for one in at) for at in known],
     )
+
+
+def along(
+    axes: Axes,
+    cells: Sequence[KeptCell],
+    x: str,
+    y: str,
+    colour: str,
+    label: str,
+    scale: float = 1.0,
+    style: str = "-",
+) -> None:
+    """The mean over seeds against an x that differs from seed to seed, in a band of all seeds.
+
+    Between two evaluations a straight line; as far as every seed goes.
+    """
+    runs = [
+        np.array([(one[x], scale * one[y]) for one in cell.records if x in one and y in one]).T
+        for cell in cells
+        if cell.records
+    ]
+    runs = [run for run in runs if len(run)]
+    if not runs:
+        return
+    at = np.linspace(max(run[0, 0] for run in runs), min(run[0, -1] for run in runs), 200)
+    lines = np.array([np.interp(at, *run) for run in runs])
+    axes.plot(at, lines.mean(0), style, color=colour, label=label)
+    axes.fill_between(at, lines.min(0), lines.max(0), color=colour, alpha=0.15, linewidth=0)
 
 
 def legend(axes: Axes) -> None:

@@ -25,6 +25,7 @@ from tardigrad.reproduce.gap_aware_more import (
     variants,
 )
 from tardigrad.reproduce.gap_aware_tables import judge_table, table_4, table_5
+from tardigrad.reproduce.newer import NEWER
 from tardigrad.reproduce.psp_accuracy import accuracy, judge_accuracy
 from tardigrad.reproduce.schedule_studies import (
     judge_layers,
@@ -63,9 +64,10 @@ STUDIES: dict[str, Study] = {
         layers_study,
         backup_over_async,
         stragglers_study,
+        *NEWER,
     )
 }
-"""By name, in the order of the claims."""
+"""By name, in the order of the claims; then those that no claim of the five papers asks for."""
 
 FASGD, GAP, DC, PSP, BACKUP = "FASGD", "Gap-Aware", "DC-ASGD", "PSP", "Backup workers"
 

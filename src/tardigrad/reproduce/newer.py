@@ -1,0 +1,6 @@
+"""Studies of methods newer than the five papers: each with what was expected and what came."""
+
+from tardigrad.reproduce.federated import federated
+from tardigrad.reproduce.study import Study
+
+NEWER: tuple[Study, ...] = (federated,)
