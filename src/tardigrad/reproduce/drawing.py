@@ -1,7 +1,8 @@
 """What figures of several studies are made of."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -49,28 +50,25 @@ def curve(cells: Sequence[KeptCell], x: str, y: str) -> tuple[list[float], list[
 def along(
     axes: Axes,
     cells: Sequence[KeptCell],
-    x: str,
+    x: str | Callable[[Mapping[str, float]], float],
     y: str,
     colour: str,
     label: str,
     scale: float = 1.0,
-    style: str = "-",
 ) -> None:
     """The mean over seeds against an x that differs from seed to seed, in a band of all seeds.
 
-    Between two evaluations a straight line; as far as every seed goes.
+    x: a figure of an evaluation, or a function of it. Between two evaluations a straight line; as
+    far as every seed goes.
     """
-    runs = [
-        np.array([(one[x], scale * one[y]) for one in cell.records if x in one and y in one]).T
-        for cell in cells
-        if cell.records
-    ]
-    runs = [run for run in runs if len(run)]
+    of = itemgetter(x) if isinstance(x, str) else x
+    evaluated = [[one for one in cell.records if y in one] for cell in cells]
+    runs = [np.array([(of(one), scale * one[y]) for one in run]).T for run in evaluated if run]
     if not runs:
         return
     at = np.linspace(max(run[0, 0] for run in runs), min(run[0, -1] for run in runs), 200)
     lines = np.array([np.interp(at, *run) for run in runs])
-    axes.plot(at, lines.mean(0), style, color=colour, label=label)
+    axes.plot(at, lines.mean(0), color=colour, label=label)
     axes.fill_between(at, lines.min(0), lines.max(0), color=colour, alpha=0.15, linewidth=0)
 
 
