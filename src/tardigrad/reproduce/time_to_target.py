@@ -1,0 +1,190 @@
+"""How long asynchronous methods take to a target where one worker is 50 times slower, and where
+speeds change on the way.
+
+16 workers of 0.9 to 1.1 s a step and a noisy quadratic whose constants are known (100 parameters,
+curvatures from 1/20 to 1, noise 0.3 on each component of a gradient). "one slow": the last worker
+takes 50 s. "changing": after every 60 s, 12 of the 16 become 50 times slower, or fast again; what
+they were computing is lost then (each speed is a worker of its own that comes and goes).
+
+Every method has its best rate of one grid: the least mean time to the target, over the same seeds,
+within the same virtual time. What methods take beside a rate is not tuned: the bound of delays is
+R = 2n = 32, so that nobody who is as fast as the others is too late; batches are of n = 16. The loss is looked at after every 64 gradients.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from tardigrad.core.result_table import ResultTable
+from tardigrad.experiment.structure import Plain
+from tardigrad.reproduce.drawing import COLOURS, along, legend, log_scale, panels, written
+from tardigrad.reproduce.grids import (
+    at_edge,
+    at_rate,
+    best,
+    first_reaching,
+    mean_score,
+    rate_of,
+    told,
+)
+from tardigrad.reproduce.kept_cells import FoundCells
+from tardigrad.reproduce.study import Study, StudyCell
+
+WORKERS = 16
+FIXED = 4
+"""Of them, that never become slower in "changing"."""
+SLOWER = 50
+PHASE_S = 60.0
+UNTIL_S = 200.0
+RATES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
+LOSS, TARGET = "validation_loss", 0.1
+reaching = first_reaching(LOSS, TARGET)
+CLUSTERS = ("one slow", "changing")
+
+
+class Method(NamedTuple):
+    policy: Mapping[str, Plain]
+    rule: Mapping[str, Plain]
+    group: int
+    """Gradients of an update."""
+
+
+SGD: Mapping[str, Plain] = {"name": "sgd"}
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "sync": Method({"name": "sync"}, SGD, WORKERS),
+        "ASGD": Method({"name": "async"}, SGD, 1),
+        "delay-adaptive": Method(
+            {"name": "async"}, {"name": "delay_adaptive", "workers": WORKERS}, 1
+        ),
+        "Ringmaster": Method({"name": "ringmaster", "bound": 2 * WORKERS}, SGD, 1),
+        "Rennala": Method({"name": "rennala", "batch": WORKERS}, SGD, WORKERS),
+    }
+)
+
+
+def speeds() -> list[float]:
+    """Of equal machines, which are never quite equal."""
+    return [round(0.9 + 0.2 * i / (WORKERS - 1), 4) for i in range(WORKERS)]
+
+
+def cluster(name: str, until_s: float) -> dict[str, Plain]:
+    """Of workers with constant step times, some of which come and go."""
+    step_s = speeds()
+    if name == "one slow":
+        step_s[-1] = float(SLOWER)
+        return {"name": "constant", "workers": WORKERS, "step_s": step_s}
+    absences: list[Plain] = []
+    for start in range(0, math.ceil(until_s / PHASE_S) + 1):
+        away = {"leaves_s": start * PHASE_S, "returns_s": (start + 1) * PHASE_S}
+        gone = range(FIXED, WORKERS) if start % 2 else range(WORKERS, 2 * WORKERS - FIXED)
+        absences += [{"worker": worker, **away} for worker in gone]
+    slow = [SLOWER * one for one in step_s[FIXED:]]
+    return {
+        "name": "constant",
+        "workers": 2 * WORKERS - FIXED,
+        "step_s": step_s + slow,
+        "absences": absences,
+    }
+
+
+def _spec(name: str, where: str, rate: float, seed: int, quick: bool) -> dict[str, Plain]:
+    method, until_s = METHODS[name], 80.0 if quick else UNTIL_S
+    return {
+        "updates": math.ceil(1.2 * WORKERS * until_s / method.group),
+        "seed": seed,
+        "evaluate_every": 4 * WORKERS // method.group,
+        "stop": {"virtual_s": until_s, "loss": TARGET},
+        "task": {"name": "quadratic", "dimension": 100, "condition": 20.0, "noise": 0.3},
+        "rule": {**method.rule, "lr": rate},
+        "policy": dict(method.policy),
+        "cluster": cluster(where, until_s),
+    }
+
+
+def _cells(quick: bool) -> Iterator[StudyCell]:
+    for seed in (0,) if quick else (0, 1, 2):
+        for where in CLUSTERS:
+            for name in METHODS:
+                for rate in (0.04,) if quick else RATES:
+                    cell = f"{at_rate(f'{where}/{name}', rate)}/seed={seed}"
+                    yield StudyCell(cell, _spec(name, where, rate, seed, quick))
+
+
+def _best(found: FoundCells, where: str, name: str) -> str | None:
+    return best(found, f"{where}/{name}", RATES, reaching)
+
+
+def _table(found: FoundCells) -> ResultTable:
+    rows = []
+    for name in METHODS:
+        row: list[str | float | None] = [name]
+        for where in CLUSTERS:
+            stem = _best(found, where, name)
+            row += [told(found, stem, reaching), rate_of(stem)]
+        rows.append(tuple(row))
+    columns = [column for where in CLUSTERS for column in (f"{where}: s", f"{where}: rate")]
+    return ResultTable(
+        f"Virtual seconds to a loss of {TARGET:g}, each method at its best rate of one grid",
+        ("method", *columns),
+        tuple(rows),
+        tuple(filter(None, (_edges(found), EXPECTED, came(found)))),
+    )
+
+
+def _edges(found: FoundCells) -> str:
+    stems = [_best(found, where, name) for where in CLUSTERS for name in METHODS]
+    edge = [one for one in stems if one and at_edge(one, RATES)]
+    return f"at the edge of the grid: {', '.join(edge)}" if edge and not found.quick else ""
+
+
+EXPECTED = (
+    "expected (Maranjyan, Tyurin and Richtárik 2025; Tyurin and Richtárik 2023): the slow worker's "
+    "late gradients hold ASGD back, delay-adaptive rates less, Ringmaster and Rennala not at all; "
+    "where speeds change, Ringmaster and Rennala need not be told"
+)
+
+
+def came(found: FoundCells) -> str:
+    """The order by time, for each cluster."""
+    if found.empty:
+        return "came: not all cells are there yet"
+    orders = []
+    for where in CLUSTERS:
+        times = {n: mean_score(found, _best(found, where, n), reaching) for n in METHODS}
+        told_ = [
+            f"{n} {times[n]:,.0f} s" if math.isfinite(times[n]) else f"{n} never"
+            for n in sorted(times, key=lambda n: times[n])
+        ]
+        orders.append(f"{where}: {', '.join(told_)}")
+    return "came: " + "; ".join(orders)
+
+
+def _draw(found: FoundCells, folder: Path) -> list[Path]:
+    form = " (quick form)" if found.quick else ""
+    figure, grid = panels(2, f"Loss of a noisy quadratic, 16 workers{form}")
+    for axes, where in zip(grid, CLUSTERS, strict=True):
+        for name, colour in zip(METHODS, COLOURS, strict=False):
+            stem = _best(found, where, name)
+            if stem is not None:
+                cells = found.matching(f"{stem}/seed=*")
+                along(axes, cells, "time_s", LOSS, colour, f"{name}, rate {rate_of(stem):g}")
+        axes.axhline(TARGET, color="grey", linewidth=0.8, ls=":")
+        axes.set_title(where, fontsize=10)
+        axes.set_xlabel("virtual time (s)")
+        axes.set_ylabel("loss")
+        log_scale(axes)
+        legend(axes)
+    return [written(figure, folder / "time-to-target.png")]
+
+
+time_to_target = Study(
+    "time-to-target",
+    "Time to a target with a worker 50 times slower, and with changing speeds: no claim of the 24",
+    lambda: list(_cells(False)),
+    lambda: list(_cells(True)),
+    _table,
+    _draw,
+)
