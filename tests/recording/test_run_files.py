@@ -272,7 +272,7 @@ def test_the_newest_two_cuts_are_kept_and_no_number_is_used_twice(disk: FolderDi
         assert next_cut(disk) == number
         disk.replace(cut_name(number, 0, epoch=1), b"")
         assert next_cut(disk) == number + 1  # though it is not whole yet
-        finish_cut(disk, number, [])
+        finish_cut(disk, number, [CutPlace(1, 0)])
     assert cut_numbers(disk) == [1, 2]
     assert not disk.names("cuts/000000/")
 
