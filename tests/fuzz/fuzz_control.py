@@ -94,7 +94,7 @@ def draw_absences(seed: int, workers: int) -> tuple[tg.Absence, ...]:
 def draw_policy(seed: int, workers: int, clock: bool) -> Policy:
     draw = Draws(seed, "policy")
     policy = _base(draw, workers, clock)
-    if not isinstance(policy, tg.Partial) and draw.chance(0.15):
+    if not (isinstance(policy, tg.Partial) or policy.interrupts) and draw.chance(0.15):
         timeout_s = draw.choice([0.0, draw.uniform(0.05, 2.0)]) if clock else 0.0
         policy = tg.PartialPull(policy, pull=draw.uniform(0.2, 1.0), pull_timeout_s=timeout_s)
     while draw.chance(0.15):
@@ -120,9 +120,9 @@ def _base(draw: Draws, workers: int, clock: bool) -> Policy:
     if kind == 5:
         return tg.BoundedDelay(draw.integer(0, 5))
     if kind == 7:
-        return tg.Ringmaster(draw.integer(1, 6))
+        return tg.Ringmaster(draw.integer(1, 6), stop=draw.chance(0.5))
     if kind == 8:
-        return tg.Rennala(draw.integer(1, 2 * workers))
+        return tg.Rennala(draw.integer(1, 2 * workers), stop=draw.chance(0.5))
     if kind == 9:
         grace_s = draw.uniform(0.05, 2.0) if clock and draw.chance(0.6) else 0.0
         late: Literal["drop", "next"] = draw.choice(["drop", "next"])
@@ -144,7 +144,7 @@ def _base(draw: Draws, workers: int, clock: bool) -> Policy:
 
 def draw_link(seed: int, policy: Policy) -> Link:
     draw = Draws(seed, "link")
-    if draw.chance(0.7):
+    if policy.interrupts or draw.chance(0.7):
         return tg.Full()
     kind = draw.integer(0, 2)
     if kind == 0:

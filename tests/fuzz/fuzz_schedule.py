@@ -68,8 +68,8 @@ class Facts:
 
     @cached_property
     def arrives_s(self) -> dict[tuple[int, int], float]:
-        """When each gradient, which crosses whole, is at each shard that runs: not before those
-        that its worker has pushed since it was last away."""
+        """When each gradient, which crosses whole unless it was interrupted, is at each shard that
+        runs: not before those that its worker has pushed since it was last away."""
         out: dict[tuple[int, int], float] = {}
         for worker, shard in product(range(self.s.workers), range(self.s.shards)):
             came_s: dict[int, float] = defaultdict(float)
@@ -77,7 +77,8 @@ class Facts:
             for sequence, row in enumerate(pushed):
                 took_s = 0.0
                 if self.messages is not None:
-                    took_s = self.messages.push_s(worker, shard, sequence)
+                    whole = not self.s.interrupted[row]
+                    took_s = self.messages.push_s(worker, shard, sequence, whole)
                 stay = sum(back <= self.s.start_s[row] for _, back in self.absences[worker])
                 came_s[stay] = max(came_s[stay], float(self.s.end_s[row]) + took_s)
                 up_s = came_s[stay]
@@ -312,6 +313,8 @@ def _bounds(f: Facts) -> None:
     }
     # What a worker that left had pushed, or held back, may be lost.
     allowed = {known.get(type(base)), MERGED, "unsent"}
+    if base.interrupts:
+        allowed.add("interrupted")
     if not f.absences:
         assert set(s.reasons) <= allowed, f"{s.reasons} under {type(base).__name__}"
     if isinstance(base, tg.StaleSynchronous) and base.bound is not None and not f.pulls_part:

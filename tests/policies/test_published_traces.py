@@ -54,6 +54,14 @@ CASES: dict[str, tuple[tg.Rule, Policy, Trace]] = {
     "ringmaster": (SGD, tg.Ringmaster(4), [*ASYNC, (8, 0.2751), (9, 0.24759)]),
     # 1, 2, 2.3 and 3; that of 4.6 is dropped, so 4, 5, 6 and 6.9; that of 7 too: 8, 9, 9.2, 10.
     "rennala": (SGD, tg.Rennala(4), [(3, 0.9), (6.9, 0.81), (10, 0.729)]),
+    # The third is never in time: interrupted at 3, it could be done at 10.15.
+    "ringmaster, interrupts": (
+        SGD,
+        tg.Ringmaster(4, stop=True),
+        [*ASYNC, (8, 0.2751), (9, 0.24759)],
+    ),
+    # 1, 2, 2.3 and 3, when all begin again.
+    "rennala, interrupts": (SGD, tg.Rennala(4, stop=True), [(3, 0.9), (6, 0.81), (9, 0.729)]),
     # Two, then 0.5 s: the third is never in time, and begins again when it has come.
     "quorum": (SGD, tg.Quorum(2, grace_s=0.5), [(2.8, 0.9), (5.6, 0.81), (8.4, 0.729)]),
     # What it computed at 1 comes at 7.15, for the third: the mean of 0.81, 0.81 and 1.
@@ -92,10 +100,13 @@ def test_what_ringmaster_drops_is_told_and_its_worker_goes_on() -> None:
     assert made.read[second].tolist() == [[10]]
 
 
-@pytest.mark.parametrize("policy", [tg.Ringmaster, tg.Rennala])
-def test_interrupts_are_refused_by_name(policy: type[tg.Ringmaster] | type[tg.Rennala]) -> None:
-    with pytest.raises(ValueError, match=rf"{policy.__name__}\(stop=True\): interrupting"):
-        policy(4, stop=True)
+def test_who_is_interrupted_goes_on_at_once_with_what_there_is() -> None:
+    made = tg.schedule(tg.Ringmaster(4, stop=True), Constants(), 30)
+    assert made.reasons == ("interrupted",)
+    assert set(made.worker[made.drop_row]) == {2}
+    first, second = (np.flatnonzero((made.worker == 2) & (made.step == s))[0] for s in (0, 1))
+    assert made.end_s[first] == made.start_s[second] == 3.0  # the fourth update
+    assert made.read[second].tolist() == [4]
 
 
 def test_fedbuffs_weights_on_groups_of_all_are_synchronous() -> None:

@@ -36,15 +36,18 @@ from tardigrad.protocol.messages import (
     RowRequest,
     TimerSet,
     VersionRequest,
+    WorkerInterrupted,
 )
 
 PUSH = PushHeader(5, 1, 4, 3, (2, 9), (1, 7), 0.1, 1 / 3, math.inf, True)
+STOPPED = PUSH._replace(interrupted=True)
 EVENTS: list[Event] = [
     *(
         Came(FromWorker(1, 2, 3, 4, 5, 6, body))
         for body in (
             PUSH,
             PUSH._replace(fresh=True),
+            STOPPED,
             VersionRequest(3),
             RowRequest(4),
             Confirmation(),
@@ -66,6 +69,7 @@ DECISIONS: list[Decision] = [
     Dropped(3, "late"),
     RowGiven(1, 2, 3),
     TimerSet(0.1, 4),
+    WorkerInterrupted(1, 2),
 ]
 OPENING = Opening(0, 2, 1, 345)
 

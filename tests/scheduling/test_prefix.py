@@ -14,6 +14,8 @@ POLICIES = [
     tg.Backup(1),
     tg.SoftSync(2),
     tg.BoundedDelay(3),
+    tg.Ringmaster(3, stop=True),
+    tg.Rennala(3, stop=True),
     tg.StaleSynchronous(2),
     tg.Deadline(2.0),
 ]

@@ -116,6 +116,9 @@ ANSWERING: list[Policy] = [
     tg.BoundedDelay(4),
     tg.Ringmaster(4),
     tg.Rennala(3),
+    tg.Ringmaster(4, stop=True),
+    tg.Rennala(3, stop=True),
+    tg.RampUp(tg.Ringmaster(3, stop=True), updates=20),
     tg.Quorum(3, grace_s=20.0),
     tg.Quorum(3, grace_s=20.0, late="next"),
     tg.PartialPull(tg.Async(), pull=0.5),
@@ -150,6 +153,8 @@ def test_every_policy_and_link_with_workers_that_come_and_go(policy: Policy, sha
     together = 0
     for seed, (link, jitter) in enumerate((link, j) for link in LINKS for j in (0.0, 2.0)):
         if link.withholds_pushes and not policy.asynchronous:
+            continue
+        if policy.interrupts and not isinstance(link, tg.Full):
             continue
         made = flickering(policy, link, shards, seed, jitter)
         validate(made)

@@ -289,9 +289,10 @@ def _lives_go_on_silently() -> AbstractContextManager[Any]:
 def _states_follow_what_is_not_finite() -> AbstractContextManager[Any]:
     gradient = WorkerProcess.gradient
 
-    def kept(self: WorkerProcess, compute: Compute) -> ComputedGradient:
+    def kept(self: WorkerProcess, compute: Compute) -> ComputedGradient | None:
         made = gradient(self, compute)
-        self._state = made.state
+        if made is not None:
+            self._state = made.state
         return made
 
     return patch.object(WorkerProcess, "gradient", kept)

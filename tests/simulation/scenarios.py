@@ -42,6 +42,8 @@ POLICIES: dict[str, Callable[[int], Policy]] = {
     "bounded_delay": lambda workers: tg.BoundedDelay(2),
     "ringmaster": lambda workers: tg.Ringmaster(2),
     "rennala": lambda workers: tg.Rennala(3),
+    "ringmaster_stop": lambda workers: tg.Ringmaster(2, stop=True),
+    "rennala_stop": lambda workers: tg.Rennala(3, stop=True),
     "quorum": lambda workers: tg.Quorum(max(1, workers - 1), grace_s=0.05),
     "quorum_next": lambda workers: tg.Quorum(max(1, workers // 2), grace_s=0.05, late="next"),
     "fedbuff": lambda workers: tg.SoftSync(size=3, wait=False),
@@ -53,7 +55,9 @@ POLICIES: dict[str, Callable[[int], Policy]] = {
     "ramp_up": lambda workers: tg.RampUp(tg.Async(), updates=10),
     "ramp_up_sync": lambda workers: tg.RampUp(tg.Sync(), updates=6),
 }
-ASYNCHRONOUS = [name for name, make in POLICIES.items() if make(2).asynchronous]
+ASYNCHRONOUS = [
+    name for name, make in POLICIES.items() if make(2).asynchronous and not make(2).interrupts
+]
 RULES: dict[str, Callable[[], rules.Rule]] = {
     "sgd": lambda: rules.sgd(lr=0.05),
     "gap_aware": lambda: rules.gap_aware(lr=0.05),
@@ -200,7 +204,8 @@ def with_link(scenario: Scenario, name: str) -> Scenario:
     """The same with a link, and with a rule and a policy that go with it."""
     link, policy, rule = LINKS[name], scenario.policy, scenario.rule
     averages = link.withholds_pushes and link.on_drop == "average"
-    if averages and not POLICIES[policy](scenario.workers).asynchronous:
+    drawn = POLICIES[policy](scenario.workers)
+    if drawn.interrupts or (averages and not drawn.asynchronous):
         policy = ASYNCHRONOUS[scenario.seed % len(ASYNCHRONOUS)]
     if link.reads_deviation:
         rule = "fasgd"

@@ -25,7 +25,14 @@ from tardigrad.protocol.calls import (
 )
 from tardigrad.protocol.messages import FromShard, FromWorker, Hello, PushHeader, TimerSet
 from tardigrad.protocol.resending import CHECK_S, Resending
-from tardigrad.protocol.worker_session import Compute, Forget, Send, WorkerOutput, WorkerTimer
+from tardigrad.protocol.worker_session import (
+    Compute,
+    Forget,
+    Send,
+    StopComputing,
+    WorkerOutput,
+    WorkerTimer,
+)
 from tardigrad.recording.gradients import RowPart
 from tardigrad.runtime.shard_process import LifeEnded, ShardOut, ShardProcess
 from tardigrad.runtime.worker_process import WorkerProcess
@@ -177,6 +184,7 @@ def _copy(payload: Any, out: Tensor) -> None:
 
 class SimulatedWorker(SimulatedProcess):
     process: WorkerProcess | None = None
+    computing: Compute | None = None
 
     def begin(self, worker: int) -> None:
         self.number = worker
@@ -246,14 +254,22 @@ class SimulatedWorker(SimulatedProcess):
                 case Compute():
                     self.process.load(item)
                     step_s = self.cluster.step_s(self.number)
+                    self.computing = item
                     self.at(step_s, partial(self._computed, item))
+                case StopComputing():  # heard between two batches, or when it is done
+                    self.at(
+                        self.cluster.step_s(self.number), partial(self._computed, self.computing)
+                    )
                 case Forget():
                     self.process.forget(item)
                 case WorkerTimer(seconds, token):
                     self.at(seconds, partial(self._rang, token))
 
-    def _computed(self, compute: Compute) -> None:
+    def _computed(self, compute: Compute | None) -> None:
         assert self.process is not None
+        if compute is None or compute is not self.computing:
+            return  # it was interrupted
+        self.computing = None
         computed = self.process.gradient(compute)
         self._carry_out(self.process.computed(compute, computed, self.now_s, self.now_s))
 

@@ -8,8 +8,8 @@ from typing import Any
 from tardigrad.core.checks import require
 from tardigrad.core.trees import not_finite
 from tardigrad.core.used_code import used_code
+from tardigrad.engine.ctrl_c import CtrlC, interrupts_noted
 from tardigrad.engine.execution import Execution
-from tardigrad.engine.interrupt import Interrupt, interrupts_noted
 from tardigrad.engine.observer import Ended, Observer, Observers, Started, Tick, Watch
 from tardigrad.engine.options import Checkpoints, Evaluation
 from tardigrad.engine.result_files import (
@@ -117,7 +117,7 @@ class _Drive:
             told = {"status": status, "why": str(error), "saved_updates": saved}
             write_summary(self._path.parent, {**schedule_facts(schedule), **told})
 
-    def _go(self, interrupt: Interrupt) -> Ended:
+    def _go(self, interrupt: CtrlC) -> Ended:
         execution, every, saves = self.execution, self.evaluation.every, self.checkpoints.every
         stops = [n for n in (every, saves) if n]
         end = self._end_by_clock()

@@ -24,8 +24,8 @@ class WorkerStates:
         schedule = job.schedule
         self.fresh = schedule.fresh_rows
         """Where a state begins anew."""
-        # What was not finite has left the state as it was.
-        pushed = np.isfinite(schedule.end_s) & schedule.finite
+        # What was not finite, or was interrupted, has left the state as it was.
+        pushed = np.isfinite(schedule.end_s) & schedule.finite & ~schedule.interrupted
         pushed[used] = True
         last = np.full(schedule.workers, -1, dtype=np.int64)
         np.maximum.at(last, schedule.worker[used], used)

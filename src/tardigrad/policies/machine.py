@@ -13,6 +13,8 @@ waits for the gone; what a worker had pushed before it left is applied as if it 
 nobody to answer, also when it is back by then. No group holds gradients of two stays of a worker:
 the newer stay's takes the place of the other, which is dropped ("earlier stay"). Every push of a
 worker that stays is answered by exactly one `Release`, except under `Partial`, which broadcasts.
+
+A push half may interrupt a worker: `interrupting.py`.
 """
 
 from abc import ABC, abstractmethod
@@ -20,6 +22,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
+
+INTERRUPTED = "interrupted"
+"""Why a gradient is dropped that its worker has not finished, because a shard told it to stop."""
 
 # Each gradient makes several of these: with slots they take half the time of a named tuple.
 
@@ -89,9 +94,21 @@ class SetTimer:
     token: int
 
 
+@dataclass(slots=True)
+class Interrupt:
+    """Let this worker stop computing this step, and begin its next one.
+
+    It names no version, and is ignored if that step has ended. The worker pushes the step's header
+    without a gradient, which each shard drops ("interrupted") and answers with one release.
+    """
+
+    worker: int
+    step: int
+
+
 _WORKER_ORDER = attrgetter("worker", "step")
 
-ShardCommand = Apply | Drop | Release | SetTimer
+ShardCommand = Apply | Drop | Release | SetTimer | Interrupt
 WorkerCommand = Start | Request | SetTimer
 
 
@@ -116,6 +133,12 @@ class PushHalf(ABC):
         commands = self.header(arrival, now_s)
         return self._answered(commands) if self.requests else commands
 
+    def on_interrupted(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        """A push whose gradient was not computed to the end: this shard or another interrupted its
+        worker. Also after the shard's last version."""
+        commands: list[ShardCommand] = [Drop(arrival.row, INTERRUPTED), *self.answer(arrival)]
+        return self._answered(commands) if self.requests else commands
+
     def on_timer(self, token: int, now_s: float) -> list[ShardCommand]:
         return self._answered(self.timer(token, now_s))
 
@@ -123,7 +146,10 @@ class PushHalf(ABC):
         self.requests[worker] = at_least
         return self._answered(self.requested(worker, at_least, now_s))
 
-    def on_join(self, worker: int, now_s: float, stay: int = 0) -> list[ShardCommand]:
+    def on_join(
+        self, worker: int, now_s: float, stay: int = 0, step: int = 0
+    ) -> list[ShardCommand]:
+        """step: the first that it will compute."""
         self.members.add(worker)
         if stay:
             self.stays[worker] = stay
@@ -260,6 +286,12 @@ class Policy(ABC):
     @property
     def gives_weights(self) -> bool:
         """Whether gradients of a group may count for more or less than others in its update."""
+        return False
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether a push half commands `Interrupt`. It then has to know what workers compute at, so
+        a link that holds something back is refused."""
         return False
 
     @property

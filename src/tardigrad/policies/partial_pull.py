@@ -25,6 +25,9 @@ class PartialPull(Policy):
     **Choice**: rounds (`Sync`, `Backup`, `Deadline`) are judged by a stamp, the newest version in
     the worker's view, as `Partial` judges by its own, so that a slow shard does not starve.
 
+    A policy that interrupts workers is refused: a shard knows what a worker computes at only where
+    each waits for its answer.
+
     Limits: pull = 1 is `policy`, except that shards need not be at the same version.
     """
 
@@ -43,6 +46,12 @@ class PartialPull(Policy):
             not isinstance(self.policy, RampUp),
             "PartialPull around RampUp would start all workers at once: "
             "use RampUp(PartialPull(policy, …), …)",
+        )
+        require(
+            not self.policy.interrupts,
+            f"PartialPull around {inner}(stop=True): a worker may then compute at an older version "
+            "than a shard has sent it, so that the shard does not know whom to interrupt: leave "
+            "stop out",
         )
 
     @property

@@ -54,6 +54,10 @@ class RampUp(Policy):
         return self.policy.gives_weights
 
     @property
+    def interrupts(self) -> bool:
+        return self.policy.interrupts
+
+    @property
     def pulls_all(self) -> bool:
         return self.policy.pulls_all
 
@@ -76,6 +80,8 @@ class _RampUpHalf(PushHalf):
         self._first, *self._queue = self._order
         self._inner = policy.push_half([self._first])
         self.updates = updates
+        self._steps: dict[int, int] = {}
+        """The first that a newcomer will compute, where it is not 0."""
         rest = len(self._order) - 1
         self._turns = [0, *(-(-k * updates // rest) for k in range(1, rest + 1))]
         """From which version on each place in the order is in flight."""
@@ -85,10 +91,13 @@ class _RampUpHalf(PushHalf):
             return []  # it asks to begin: its answer comes, or came, when its turn does
         return self._grow(self._inner.on_request(worker, at_least, now_s), now_s)
 
-    def on_join(self, worker: int, now_s: float, stay: int = 0) -> list[ShardCommand]:
+    def on_join(
+        self, worker: int, now_s: float, stay: int = 0, step: int = 0
+    ) -> list[ShardCommand]:
         self.members.add(worker)
         if stay:
             self.stays[worker] = stay
+        self._steps[worker] = step
         self._queue.append(worker)
         self._order.append(worker)
         return self._grow([], now_s)
@@ -98,6 +107,9 @@ class _RampUpHalf(PushHalf):
 
     def header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         return self._grow(self._inner.on_header(arrival, now_s), now_s)
+
+    def on_interrupted(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        return self._grow(self._inner.on_interrupted(arrival, now_s), now_s)
 
     def timer(self, token: int, now_s: float) -> list[ShardCommand]:
         return self._grow(self._inner.on_timer(token, now_s), now_s)
@@ -113,8 +125,8 @@ class _RampUpHalf(PushHalf):
         """Follow the inner half's version and let in whoever's turn has come."""
         while (worker := self._next()) is not None:
             self._queue.pop(0)
-            stay = self.stays.get(worker, 0)
-            commands = [*commands, *self._inner.on_join(worker, now_s, stay)]
+            stay, step = self.stays.get(worker, 0), self._steps.get(worker, 0)
+            commands = [*commands, *self._inner.on_join(worker, now_s, stay, step)]
         self.version = self._inner.version
         return commands
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tardigrad.core.checks import count, require
+from tardigrad.core.checks import count
 from tardigrad.policies.groups import RoundHalf
+from tardigrad.policies.interrupting import InterruptingHalf
 from tardigrad.policies.machine import (
     Arrival,
     Policy,
@@ -13,7 +14,6 @@ from tardigrad.policies.machine import (
     PushHalf,
     ShardCommand,
 )
-from tardigrad.policies.ringmaster import NO_STOP
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,13 @@ class Rennala(Policy):
 
     Args:
         batch: B, how many gradients an update takes, from one worker or several.
-        stop: False: a worker computes to the end what will be dropped. Interrupting it is refused.
+        stop: False: a worker computes to the end what will be dropped. True: when the batch is
+            full the rest are interrupted, and start again at the new version. What they were
+            computing is dropped as "interrupted".
+
+    **Choice**: over several shards the first one whose batch is full interrupts; what it was full
+    of comes to the others too. An interrupted step has used up its batch of data. When a worker
+    hears of it: see `Ringmaster`.
 
     Limits: batch = 1 is `BoundedDelay(0)`. With one worker it is one worker with a batch B times
     as large.
@@ -41,10 +47,13 @@ class Rennala(Policy):
 
     def __post_init__(self) -> None:
         count("batch", self.batch)
-        require(not self.stop, f"Rennala(stop=True): {NO_STOP}")
+
+    @property
+    def interrupts(self) -> bool:
+        return self.stop
 
     def push_half(self, workers: Iterable[int]) -> PushHalf:
-        return _RennalaHalf(workers, self.batch)
+        return (_StoppingHalf if self.stop else _RennalaHalf)(workers, self.batch)
 
     def pull_half(self, shards: int) -> PullHalf:
         return PullAll(shards, same_version=True)
@@ -65,3 +74,12 @@ class _RennalaHalf(RoundHalf):
         # Of those who left too: nobody is waited for, and their gradients are of this version.
         enough = len(self.pending) >= self.batch or self.exhausted
         return self.close()[:1] if enough else []
+
+
+class _StoppingHalf(InterruptingHalf, _RennalaHalf):
+    def __init__(self, workers: Iterable[int], batch: int) -> None:
+        super().__init__(workers, batch)
+        self.watch(bound=1)
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        return [*super().pushed(arrival, now_s), *self.overdue()]

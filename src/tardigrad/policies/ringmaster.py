@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tardigrad.core.checks import count, require
+from tardigrad.core.checks import count
 from tardigrad.policies.bounded_delay import BoundedDelayHalf
-from tardigrad.policies.machine import Policy, PushHalf
-
-NO_STOP = "interrupting workers is not supported: leave stop out, and what is late is dropped"
+from tardigrad.policies.interrupting import InterruptingHalf
+from tardigrad.policies.machine import Arrival, Policy, PushHalf, ShardCommand
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,15 @@ class Ringmaster(Policy):
 
     Args:
         bound: R. The delay d is accepted iff d < R.
-        stop: False: a worker computes to the end what will be dropped. Interrupting it is refused.
+        stop: False: a worker computes to the end what will be dropped (Algorithm 4). True: the
+            moment a computing worker's delay reaches R it is interrupted, and starts again at the
+            current θ (Algorithm 5). What it was computing is dropped as "interrupted".
+
+    **Choice**: over several shards a worker is interrupted when its delay reaches R at one of them,
+    and its gradient is then dropped at all. An interrupted step has used up its batch: the worker's
+    next step takes the next one. A message takes its time to the worker, which on Ray hears it
+    between batches (`tg.MicroBatches`, `tg.LocalSteps`) or when it is done; what comes in before it
+    was heard is dropped as without `stop`.
 
     For an L-smooth function, noise of variance σ² and gradients as small as √ε, the paper's rate is
     γ = min(1/(2RL), ε/(4Lσ²)).
@@ -28,7 +35,7 @@ class Ringmaster(Policy):
     Limits: it is `BoundedDelay(bound − 1)`, which other papers count so; a bound that is never
     reached is `Async`.
 
-    Reference: Maranjyan, Tyurin and Richtárik, Ringmaster ASGD (2025), Algorithm 4.
+    Reference: Maranjyan, Tyurin and Richtárik, Ringmaster ASGD (2025), Algorithms 4 and 5.
     """
 
     bound: int
@@ -38,7 +45,6 @@ class Ringmaster(Policy):
 
     def __post_init__(self) -> None:
         count("bound", self.bound)
-        require(not self.stop, f"Ringmaster(stop=True): {NO_STOP}")
 
     @property
     def max_delay(self) -> int:
@@ -49,5 +55,19 @@ class Ringmaster(Policy):
     def asynchronous(self) -> bool:
         return True
 
+    @property
+    def interrupts(self) -> bool:
+        return self.stop
+
     def push_half(self, workers: Iterable[int]) -> PushHalf:
-        return BoundedDelayHalf(workers, self.max_delay, self.reason)
+        kind = _StoppingHalf if self.stop else BoundedDelayHalf
+        return kind(workers, self.max_delay, self.reason)
+
+
+class _StoppingHalf(InterruptingHalf, BoundedDelayHalf):
+    def __init__(self, workers: Iterable[int], max_delay: int, reason: str) -> None:
+        super().__init__(workers, max_delay, reason)
+        self.watch(max_delay + 1)
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        return [*super().pushed(arrival, now_s), *self.overdue()]

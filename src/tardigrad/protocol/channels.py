@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tardigrad.protocol.messages import FromWorker, PushHeader, Released
+from tardigrad.protocol.messages import NO_STEP, FromWorker, PushHeader, Released
 
 
 @dataclass
@@ -28,6 +28,8 @@ class WorkerChannel:
     """Those it may still compute at, or has not confirmed."""
     waiting: bool = False
     """Whether it is to get the version of the moment as soon as it has heard enough."""
+    stop: int = NO_STEP
+    """The step that it is to stop computing, and has not pushed."""
 
 
 class ChannelEnd(NamedTuple):
@@ -69,6 +71,8 @@ class ShardChannel:
     """Of the process that gave it."""
     newest: int = 0
     """The newest version it knows of."""
+    stop: int = NO_STEP
+    """The step that it is told to stop computing."""
 
     def pushes(self, row: int) -> bool:
         """Whether this gradient is in a push that is not acknowledged."""

@@ -36,6 +36,7 @@ from tardigrad.protocol.messages import (
     RowRequest,
     TimerSet,
     VersionRequest,
+    WorkerInterrupted,
 )
 
 FORMAT = 2
@@ -62,6 +63,7 @@ _DECISIONS: dict[str, type[Any]] = {
     "drop": Dropped,
     "give": RowGiven,
     "timer": TimerSet,
+    "interrupt": WorkerInterrupted,
 }
 _NAMES: dict[type[Any], str] = {
     cls: name for kinds in (_EVENTS, _HEADERS, _BODIES, _DECISIONS) for name, cls in kinds.items()

@@ -7,6 +7,7 @@ number under which a shard's process was made, and grows with every one of them 
 from typing import NamedTuple
 
 NO_ROW = -1
+NO_STEP = -1
 
 NOT_FINITE = "not finite"
 """Why a gradient is dropped that its worker has not sent, because it was NaN or infinite."""
@@ -39,6 +40,12 @@ class PushHeader(NamedTuple):
     """The deviation of each shard as the worker last heard it, where a link goes by it."""
     fresh: bool = False
     """Whether what the worker keeps for itself was as it begins when it computed this."""
+    interrupted: bool = False
+    """True: the worker was told to stop before it pushed, and sends no numbers. Its loss is NaN."""
+
+    @property
+    def has_numbers(self) -> bool:
+        return self.finite and self.crosses and not self.interrupted
 
 
 class VersionRequest(NamedTuple):
@@ -108,6 +115,8 @@ class FromShard(NamedTuple):
     releases: tuple[Released, ...]
     deviations: tuple[float, ...] = ()
     """The shard's deviation as it was at each of these releases, where a link goes by it."""
+    stop: int = NO_STEP
+    """The step that the worker is to stop computing, if it has not pushed it."""
 
 
 # What is decided at a shard.
@@ -138,7 +147,15 @@ class TimerSet(NamedTuple):
     token: int
 
 
-Decision = Released | Applied | Dropped | RowGiven | TimerSet
+class WorkerInterrupted(NamedTuple):
+    """This worker is told to stop computing this step. It may not hear of it in time: the header of
+    its push tells what became of the step."""
+
+    worker: int
+    step: int
+
+
+Decision = Released | Applied | Dropped | RowGiven | TimerSet | WorkerInterrupted
 
 
 # What happens at a shard, as it is logged.

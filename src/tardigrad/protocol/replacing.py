@@ -37,6 +37,7 @@ from tardigrad.protocol.calls import (
 )
 from tardigrad.protocol.channels import ChannelEnd
 from tardigrad.protocol.messages import NO_ROW, PushHeader
+from tardigrad.protocol.new_shards import beginnings, reinstated
 from tardigrad.protocol.run_processes import RunFailed, RunProcesses, Steps, Unreachable
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.protocol.worker_session import WorkerStart
@@ -122,7 +123,7 @@ class Replacing(RunProcesses):
         self._epochs = dict.fromkeys(range(self.shards), epoch)
         self._lives = {}
         self._working.clear()
-        begins = [ReinstateShard(*session.reinstated(epoch)) for session in sessions]
+        begins = [ReinstateShard(*reinstated(session, epoch)) for session in sessions]
         self._evaluated = min(self._evaluated, *(session.version for session in sessions))
         self._snapshots.clear()
         yield from self._all(MakeShards(self._epochs, recovered, held=False))
@@ -225,12 +226,12 @@ class Replacing(RunProcesses):
                 parts.pop(shard, None)
         yield from self._all(MakeShards(epochs, recovered, self._holding))
         calls = [
-            ReinstateShard(*recovered.sessions[shard].reinstated(epoch))
+            ReinstateShard(*reinstated(recovered.sessions[shard], epoch))
             for shard, epoch in epochs.items()
         ]
         yield from self._tell_shards(lambda s: calls)
         for shard in dead:
-            yield from self._introduce(shard, recovered.sessions[shard].beginning(epochs[shard]))
+            yield from self._introduce(shard, beginnings(recovered.sessions[shard], epochs[shard]))
         yield from self._tell_shards(lambda s: [OpenShard(self.updates)], dead)
         for shard in dead:
             self._no_longer_dead(Process("shard", shard))

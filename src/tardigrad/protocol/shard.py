@@ -6,7 +6,7 @@ Every driver feeds it events, and is called back for what was decided, in order.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tardigrad.policies import Apply, Arrival, Drop, Policy, Release
+from tardigrad.policies import Apply, Arrival, Drop, Policy, Release, SetTimer
 from tardigrad.policies.machine import ShardCommand
 
 
@@ -24,6 +24,8 @@ class ShardOutputs:
     """(shard, seconds, token, now_s)"""
     ended: Callable[[int], None]
     """(shard): its last version is made."""
+    interrupted: Callable[[int, int, int, float], None]
+    """(shard, worker, step, now_s)"""
 
 
 class ShardControl:
@@ -68,14 +70,18 @@ class ShardControl:
         """A push of which there is nothing to apply: a link held it back, or the shard is done."""
         return self._carry_out(self.half.on_header(arrival, now_s), now_s)
 
+    def interrupted(self, arrival: Arrival, now_s: float) -> int:
+        """A push without a gradient, because its worker was interrupted."""
+        return self._carry_out(self.half.on_interrupted(arrival, now_s), now_s)
+
     def timer(self, token: int, now_s: float) -> int:
         return self._carry_out(self.half.on_timer(token, now_s), now_s)
 
     def request(self, worker: int, at_least: int, now_s: float) -> int:
         return self._carry_out(self.half.on_request(worker, at_least, now_s), now_s)
 
-    def join(self, worker: int, now_s: float, stay: int = 0) -> int:
-        return self._carry_out(self.half.on_join(worker, now_s, stay), now_s)
+    def join(self, worker: int, now_s: float, stay: int = 0, step: int = 0) -> int:
+        return self._carry_out(self.half.on_join(worker, now_s, stay, step), now_s)
 
     def leave(self, worker: int, now_s: float) -> int:
         return self._carry_out(self.half.on_leave(worker, now_s), now_s)
@@ -96,6 +102,8 @@ class ShardControl:
             elif isinstance(command, Drop):
                 extra -= 1
                 outputs.dropped(shard, command.row, command.reason, now_s)
-            else:
+            elif isinstance(command, SetTimer):
                 outputs.timer(shard, command.seconds, command.token, now_s)
+            else:
+                outputs.interrupted(shard, command.worker, command.step, now_s)
         return extra

@@ -19,11 +19,12 @@ from collections.abc import Container, Iterable, Sequence
 from tardigrad.links import UNSENT
 from tardigrad.policies import Arrival, Policy
 from tardigrad.protocol.admission import Admission, Fences, Refused
-from tardigrad.protocol.channels import ChannelEnd, ShardBeginning, WorkerChannel
+from tardigrad.protocol.channels import ChannelEnd, WorkerChannel
 from tardigrad.protocol.gates import ShardGate
 from tardigrad.protocol.messages import (
     AFTER_END,
     NO_ROW,
+    NO_STEP,
     NOT_FINITE,
     Applied,
     Came,
@@ -47,6 +48,7 @@ from tardigrad.protocol.messages import (
     RowRequest,
     TimerSet,
     VersionRequest,
+    WorkerInterrupted,
 )
 from tardigrad.protocol.shard import ShardControl, ShardOutputs
 
@@ -100,7 +102,12 @@ class ShardSession:
 
     def _outputs(self) -> ShardOutputs:
         return ShardOutputs(
-            self._applied, self._dropped, self._released, self._timer_set, lambda shard: None
+            applied=self._applied,
+            dropped=self._dropped,
+            released=self._released,
+            timer=self._timer_set,
+            ended=lambda shard: None,
+            interrupted=self._interrupted,
         )
 
     @property
@@ -255,7 +262,7 @@ class ShardSession:
         channel.kept = kept
 
     def _pushed(self, push: PushHeader, channel: WorkerChannel, now_s: float) -> None:
-        channel.step, channel.last = push.step, push
+        channel.step, channel.last, channel.stop = push.step, push, NO_STEP
         if not push.finite:
             # The policy never hears of it: the worker tries its next batch at the same view. Nor is
             # it answered by a release; another life begins at the one that this life began at.
@@ -264,6 +271,10 @@ class ShardSession:
             return
         channel.answered_from = channel.sequence + 1
         arrival = Arrival(push.row, push.worker, push.step, push.stamp, push.read[self.shard])
+        if push.interrupted:
+            self.rows[push.row] = push
+            self.control.interrupted(arrival, now_s)
+            return
         applied = push if self.gate is None else self.gate.arrive(push)
         if self.done or applied is None:
             if self.done and push.crosses:
@@ -334,7 +345,7 @@ class ShardSession:
         self._release(worker, channel, version, self.gate is None or self.gate.carries(worker))
 
     def _release(self, worker: int, channel: WorkerChannel, version: int, carries: bool) -> None:
-        channel.waiting = False
+        channel.waiting, channel.stop = False, NO_STEP
         channel.sequence += 1
         released = Released(worker, channel.sequence, version, carries)
         channel.kept.append(released)
@@ -346,6 +357,12 @@ class ShardSession:
         self.readers[released.version] -= released.carries
         if not self.readers[released.version]:
             del self.readers[released.version]
+
+    def _interrupted(self, shard: int, worker: int, step: int, now_s: float) -> None:
+        """The policy does not count steps that were not finite: it is the one after the last."""
+        channel = self.channels[worker]
+        channel.stop = channel.step + 1
+        self._decided.append(WorkerInterrupted(worker, channel.stop))
 
     def _timer_set(self, shard: int, seconds: float, token: int, now_s: float) -> None:
         self.timers.append((token, now_s + seconds))
@@ -373,25 +390,9 @@ class ShardSession:
         if after is not None:
             releases = tuple(r for r in channel.kept if r.sequence > max(after, channel.heard))
         step, row = self._given.get(worker, (-1, NO_ROW))
-        return FromShard(
-            self.shard, epoch, worker, channel.life, channel.number, step, row, releases
-        )
+        told = (self.shard, epoch, worker, channel.life, channel.number, step, row)
+        return FromShard(*told, releases, stop=channel.stop)
 
     def end(self, worker: int) -> ChannelEnd:
         channel = self.channels[worker]
         return ChannelEnd(channel.step, channel.heard, channel.last)
-
-    def reinstated(self, epoch: int) -> Reinstated:
-        """What other shards are told of the process of this epoch, which has just been made."""
-        newest = {
-            worker: max((r.version for r in channel.kept if r.carries), default=-1)
-            for worker, channel in self.channels.items()
-        }
-        return Reinstated(self.shard, epoch, self._next_row, tuple(newest.items()))
-
-    def beginning(self, epoch: int) -> dict[int, ShardBeginning]:
-        """What workers are told of the process of this epoch, which has just been made."""
-        return {
-            worker: ShardBeginning(epoch, self.version, c.life, c.number, c.sequence)
-            for worker, c in self.channels.items()
-        }

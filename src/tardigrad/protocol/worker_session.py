@@ -4,20 +4,22 @@ Whoever drives it hands in what shards say and what was computed, and does what 
 numbers themselves stay with the driver: a release comes with a payload that is only passed on.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tardigrad.policies import Policy
+from tardigrad.protocol.begun import ArrivingVersion, BegunStep
 from tardigrad.protocol.channels import ShardBeginning, ShardChannel
 from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import (
     NO_ROW,
+    NO_STEP,
     Confirmation,
     FromShard,
     FromWorker,
     Hello,
     PushHeader,
-    Released,
     RowRequest,
     VersionRequest,
     WorkerBody,
@@ -60,12 +62,16 @@ class Forget(NamedTuple):
     row: int
 
 
+class StopComputing(NamedTuple):
+    """A shard interrupts the gradient that is being computed: `computed` is to follow soon."""
+
+
 class WorkerTimer(NamedTuple):
     seconds: float
     token: int
 
 
-WorkerOutput = Send | Compute | Discard | Forget | WorkerTimer
+WorkerOutput = Send | Compute | Discard | Forget | WorkerTimer | StopComputing
 
 
 class WorkerStart(NamedTuple):
@@ -126,13 +132,15 @@ class WorkerSession:
         self._row = (start.step, start.row) if start.row != NO_ROW else (-1, NO_ROW)
         self._asked_row = -1
         """The step whose row shard 0 was asked for."""
-        self._begun: _Begun | None = None
+        self._begun: BegunStep | None = None
         """A gradient to be computed, or that is being computed."""
         self._computing = False
+        self._interrupted = NO_STEP
+        """The last step that a shard interrupted: while it was computed, or before it began."""
         self._unpushed: tuple[int, ...] | None = None
         """The view of a gradient that is there, and about to be pushed."""
         self._fresh: dict[int, Any] = {}
-        self._arriving: _Arriving | None = None
+        self._arriving: ArrivingVersion | None = None
         self._held = False
         self._stopped = False
         self._out: list[WorkerOutput] = []
@@ -169,20 +177,26 @@ class WorkerSession:
                 channel.early[released.sequence] = said
         while channel.early and self._take(message.shard, now_s):
             pass
+        channel.stop = message.stop  # after its releases: one that comes later makes it void
+        if self._computing and message.stop == self.control.step and not self.interrupted:
+            self._interrupted = message.stop
+            self._out.append(StopComputing())
         if channel.heard - channel.confirmed >= CONFIRM:
             self._send(message.shard, Confirmation())
         self._go(now_s)
         return self._outputs()
 
     def computed(self, loss: float, finite: bool, end_s: float, now_s: float) -> list[WorkerOutput]:
-        """The gradient is there, and is pushed.
+        """The gradient is there, or was given up, and is pushed. With that the step ends: where it
+        was interrupted before, no numbers follow, even if they are there.
 
         One that is NaN or infinite is pushed as a header only and dropped by every shard; no policy
         hears of it, because the worker tries its next batch at the same view.
         """
         begun = self._begun
         assert begun is not None
-        step = self.control.step
+        step, interrupted = self.control.step, self.interrupted
+        finite = finite or interrupted
         header = PushHeader(
             begun.row,
             self.worker,
@@ -192,11 +206,12 @@ class WorkerSession:
             begun.epochs,
             begun.start_s,
             end_s,
-            loss,
+            math.nan if interrupted else loss,
             finite,
             fresh=self._begins_anew,
+            interrupted=interrupted,
         )
-        if finite:  # else what the worker keeps for itself is as it was
+        if finite and not interrupted:  # else what the worker keeps for itself is as it was
             self._begins_anew = False
         self.control.step = step + 1
         self._computing = False
@@ -268,6 +283,11 @@ class WorkerSession:
         return self._begins_anew
 
     @property
+    def interrupted(self) -> bool:
+        """Whether a shard has told it to stop computing the step that it is at."""
+        return self._interrupted == self.control.step
+
+    @property
     def status(self) -> WorkerStatus:
         unsaid = any(channel.unacked for channel in self._channels)
         return WorkerStatus(not self._computing and not unsaid, self.control.step)
@@ -300,11 +320,11 @@ class WorkerSession:
         if entry is None:
             return False
         released, payload, deviation = entry
-        channel.heard = released.sequence
+        channel.heard, channel.stop = released.sequence, NO_STEP
         if self.gate is not None:
             self.gate.heard[shard] = deviation
         channel.newest = max(channel.newest, released.version)
-        self._arriving = _Arriving(shard, released, self.control.have[shard], payload)
+        self._arriving = ArrivingVersion(shard, released, self.control.have[shard], payload)
         self.control.pulled(shard, released.version, now_s)
         self._settle()
         return True
@@ -328,7 +348,7 @@ class WorkerSession:
             return  # every shard is done: nobody would apply it
         read = tuple(channel.have for channel in self._channels)
         epochs = tuple(channel.have_epoch for channel in self._channels)
-        self._begun = _Begun(stamp, read, epochs, self._fresh, now_s)
+        self._begun = BegunStep(stamp, read, epochs, self._fresh, now_s)
         self._fresh = {}
 
     def _go(self, now_s: float) -> None:
@@ -343,6 +363,8 @@ class WorkerSession:
                 self._send(0, RowRequest(step))
             return
         self._computing = True
+        if any(channel.stop == step for channel in self._channels):
+            self._interrupted = step
         self._begun = begun._replace(row=row, fresh={})
         self._out.append(Compute(row, step, begun.stamp, begun.read, begun.fresh, begun.start_s))
 
@@ -381,21 +403,3 @@ class WorkerSession:
         """Whether some shard may still have to be sent this gradient."""
         unsent = self.gate is not None and row in self.gate.unsent()
         return unsent or any(channel.pushes(row) for channel in self._channels)
-
-
-class _Begun(NamedTuple):
-    """A gradient whose view is fixed."""
-
-    stamp: int
-    read: tuple[int, ...]
-    epochs: tuple[int, ...]
-    fresh: dict[int, Any]
-    start_s: float
-    row: int = NO_ROW
-
-
-class _Arriving(NamedTuple):
-    shard: int
-    released: Released
-    before: int
-    payload: Any

@@ -32,7 +32,7 @@ class HalfPushed(NamedTuple):
 
     push: PushHeader
     gradient: WholeGradient | None
-    """None where it was not finite, so that only its header travels."""
+    """None where it was not finite or was interrupted, so that only its header travels."""
     missing: tuple[int, ...]
 
 
@@ -185,9 +185,9 @@ class RecoveredRun:
 
     def _arrive(self, shard: int, push: PushHeader) -> None:
         _, have = self._came.setdefault(push.row, (_alone(push), set()))
-        if push.finite and not have:
+        if push.finite and not push.interrupted and not have:
             self._gradients[push.row] = self._gradient(push)
-        if push.finite and push.crosses:
+        if push.has_numbers:
             gradients = [self._gradients[row] for row in (*push.merged, push.row)]
             self.replicas[shard].arrive(push, *row_part(gradients, self.setup.sharding, shard))
         else:

@@ -13,7 +13,7 @@ from tardigrad.policies import Policy
 from tardigrad.protocol.gates import ShardGate, WorkerGate
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task, Turn
-from tardigrad.work import AnyWork, Delivery, OneGradient, delivered
+from tardigrad.work import AnyWork, Delivery, Interrupted, OneGradient, delivered, never
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,24 @@ class RunSetup:
 
     def run_work(self, view: Tensor, state: Any, worker: int, step: int, row: int) -> Delivery[Any]:
         """What a worker makes of its view and pushes, and what it keeps: a function of these."""
+        return delivered(self.unless_interrupted(view, state, worker, step, row, never))
+
+    def unless_interrupted(
+        self,
+        view: Tensor,
+        state: Any,
+        worker: int,
+        step: int,
+        row: int,
+        interrupted: Interrupted,
+    ) -> Delivery[Any] | None:
+        """The same, which is asked between batches whether to go on."""
         batches = self.work.batches
         turn = Turn(worker, step * batches, row * batches)
-        gradient, kept = delivered(self.work.run(self.task, view, state, turn, batches))
+        made = self.work.run(self.task, view, state, turn, batches, interrupted)
+        if made is None and interrupted():
+            return None
+        gradient, kept = delivered(made)
         return Delivery(gradient._replace(grad=self.rule.prepare(gradient.grad)), kept)
 
     def worker_gate(self, worker: int) -> WorkerGate | None:

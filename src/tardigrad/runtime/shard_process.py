@@ -49,6 +49,7 @@ from tardigrad.protocol.messages import (
     Replaced,
     RowGiven,
     TimerSet,
+    WorkerInterrupted,
 )
 from tardigrad.recording.cuts import CutPlace, cut_name
 from tardigrad.recording.disk import Disk
@@ -177,7 +178,7 @@ class ShardProcess:
         return self._handle(Came(message), now_s, message.worker)
 
     def _arrive(self, push: PushHeader, part: RowPart | None) -> None:
-        if push.finite and push.crosses:
+        if push.has_numbers:
             theta = self.replica.shard.theta
             if part is None or part.grad.shape != theta.shape or part.grad.dtype != theta.dtype:
                 came = "nothing" if part is None else f"{part.grad.numel()} of {part.grad.dtype}"
@@ -300,7 +301,8 @@ class ShardProcess:
         if every and self.version != before and self.version % every == 0:
             self._append(write_digest(self.version, self.replica.digest()))
         out: list[ShardOut] = [one for one in decisions if isinstance(one, TimerSet)]
-        spoken_to = {d.worker for d in decisions if isinstance(d, Released | RowGiven)}
+        told = Released | RowGiven | WorkerInterrupted
+        spoken_to = {d.worker for d in decisions if isinstance(d, told)}
         if sender is not None:
             spoken_to.add(sender)
         return out + [self._answer(w) for w in sorted(spoken_to) if w in self._session.channels]

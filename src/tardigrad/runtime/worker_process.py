@@ -63,18 +63,29 @@ class WorkerProcess:
             else:
                 self._copy(payload, self._view[self.setup.sharding.slice(shard)])
 
-    def gradient(self, compute: Compute) -> ComputedGradient:
-        """May run beside everything else."""
-        (loss, grad, buffers), state = self.setup.run_work(
-            self._view, self._state, self.worker, compute.step, compute.row
+    def gradient(self, compute: Compute) -> ComputedGradient | None:
+        """None where it was interrupted, which is heard between batches. May run beside everything
+        else."""
+        if self._interrupted():
+            return None
+        made = self.setup.unless_interrupted(
+            self._view, self._state, self.worker, compute.step, compute.row, self._interrupted
         )
+        if made is None:
+            return None
+        (loss, grad, buffers), state = made
         value = float(loss)
         wrong = not_finite(grad) if math.isfinite(value) else value
         return ComputedGradient(compute.step, value, grad, buffers, wrong, state)
 
+    def _interrupted(self) -> bool:
+        return self.session.interrupted
+
     def computed(
-        self, compute: Compute, computed: ComputedGradient, end_s: float, now_s: float
+        self, compute: Compute, computed: ComputedGradient | None, end_s: float, now_s: float
     ) -> list[WorkerOutput]:
+        if computed is None or self.session.interrupted:  # it may be there, but has come too late
+            return self.session.computed(math.nan, True, end_s, now_s)
         finite = computed.wrong is None
         self._wrong = 0 if finite else self._wrong + 1
         if computed.wrong is not None and self._wrong == PATIENCE:
@@ -89,7 +100,7 @@ class WorkerProcess:
 
     def part(self, push: PushHeader, shard: int) -> RowPart | None:
         """The numbers behind a push; None where it has none."""
-        if not push.finite or not push.crosses:
+        if not push.has_numbers:
             return None
         gradients = [self._kept[row] for row in (*push.merged, push.row)]
         return row_part(gradients, self.setup.sharding, shard)

@@ -31,6 +31,7 @@ from tardigrad.protocol.worker_session import (
     Discard,
     Forget,
     Send,
+    StopComputing,
     WorkerOutput,
     WorkerTimer,
 )
@@ -71,6 +72,8 @@ class WorkerShell:
         self._shared: dict[int, SharedGradient] = {}
         self._work: queue.SimpleQueue[Compute | None] = queue.SimpleQueue()
         self._timers = Timers(self._rang)
+        self._stop = threading.Event()
+        """Set when the gradient that is being computed is interrupted."""
         self._life = 0
         self._steps, self._busy_s, self._late_steps, self._behind_s = 0, 0.0, 0, 0.0
 
@@ -236,6 +239,8 @@ class WorkerShell:
                         self._fuse.burn("between_pushes", message.body.step, after_s=0.05)
                 case Compute():
                     self._work.put(output)
+                case StopComputing():
+                    self._stop.set()
                 case Discard(payload):
                     self._reader.done(payload)
                 case Forget(row):
@@ -261,8 +266,9 @@ class WorkerShell:
                 self._reader.done(payload)
             compute.fresh.clear()  # memory that came with a frame is free, or the view
             began = time.perf_counter()
+            self._stop.clear()
             computed = process.gradient(compute)
-            imposed_s = self._impose(compute)
+            imposed_s = None if computed is None else self._impose(compute)
             self._busy_s += time.perf_counter() - began
             self._push(process, compute, computed, imposed_s)
 
@@ -270,7 +276,7 @@ class WorkerShell:
         self,
         process: WorkerProcess,
         compute: Compute,
-        computed: ComputedGradient,
+        computed: ComputedGradient | None,
         imposed_s: float | None,
     ) -> None:
         step = compute.step
@@ -285,7 +291,7 @@ class WorkerShell:
             self._steps += 1
             outputs = process.computed(compute, computed, end_s, end_s)
             takers = {o.shard for o in outputs if isinstance(o, Send) and _whole(o, compute.row)}
-            if takers:
+            if takers and computed is not None:
                 self._shared[compute.row] = self._buffers.put(computed.grad, takers)
             self._carry_out(outputs)
         self._fuse.burn("after_push", step, after_s=0.05)
@@ -302,17 +308,11 @@ class WorkerShell:
         step_s = float(self.setup.times.step_s(self.worker, compute.step))
         worked_s = self._clock() - compute.start_s
         self._late_steps += worked_s > step_s
-        time.sleep(max(0.0, step_s - self._behind_s - worked_s))
-        return step_s
+        interrupted = self._stop.wait(max(0.0, step_s - self._behind_s - worked_s))
+        return None if interrupted else step_s
 
 
 def _whole(send: Send, row: int) -> bool:
     """Whether it pushes this gradient, as it is."""
     push = send.message.body
-    return (
-        isinstance(push, PushHeader)
-        and push.row == row
-        and push.finite
-        and push.crosses
-        and not push.merged
-    )
+    return isinstance(push, PushHeader) and push.row == row and push.has_numbers and not push.merged

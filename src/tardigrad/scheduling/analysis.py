@@ -119,13 +119,15 @@ def waiting_share(schedule: Schedule) -> float:
 
 
 def arrivals_s(schedule: Schedule, messages: Messages | None = None) -> Floats:
-    """When each gradient came to each shard: (rows, shards), NaN for one that was not computed.
+    """When each gradient came to each shard: (rows, shards), NaN for one that was not computed to
+    its end.
 
     Args:
         messages: the network that the schedule was made with, drawn for its seed; None: messages
             take no time. No link may have held anything back.
     """
     out = np.repeat(schedule.end_s[:, None], schedule.shards, axis=1)
+    out[schedule.interrupted] = np.nan
     if messages is None:
         return out
     pushed = np.nonzero(np.isfinite(schedule.end_s))[0]

@@ -18,6 +18,8 @@ SHARD_TIMER, WORKER_TIMER, GO_ON = range(6, 9)
 """The time has come that was set."""
 LEAVES, JOINS, LEFT, JOINED = range(9, 13)
 """A worker leaves or joins, and a shard hears that it has."""
+INTERRUPT, INTERRUPTED = range(13, 15)
+"""A worker hears that it is to stop, and a shard that it has."""
 
 Happening = tuple[int, int, int, int, Any]
 """What happens, worker, stay, shard, and more."""

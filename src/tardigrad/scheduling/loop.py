@@ -7,10 +7,10 @@ take time keep their order between a worker and a shard (`Channels`).
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from tardigrad.clusters import Absence, Messages
+from tardigrad.clusters import Messages
 from tardigrad.core.collector import paused_collector
 from tardigrad.policies import Arrival, Policy
 from tardigrad.protocol.shard import ShardControl, ShardOutputs
@@ -23,6 +23,8 @@ from tardigrad.scheduling.events import (
     FINISHED,
     GO_ON,
     HEADER,
+    INTERRUPT,
+    INTERRUPTED,
     JOINED,
     JOINS,
     LEAVES,
@@ -79,6 +81,7 @@ class ControlLoop:
             released=self._release,
             timer=self._set_shard_timer,
             ended=self._ended,
+            interrupted=self._interrupt,
         )
         self.shards = [
             ShardControl(policy, shard, everyone, updates, at_shard) for shard in range(shards)
@@ -92,19 +95,14 @@ class ControlLoop:
         ]
         self._row = [NOTHING] * recorder.workers
         """Of each worker's gradient, the last that it began in this stay."""
+        self._to_stop: dict[int, tuple[int, int, int]] = {}
+        """Workers told to stop before they began: the step, by which shard, its version by then."""
         if messages is not None:
             self._to_shards = Channels(messages.push_s)
             self._to_workers = Channels(messages.pull_s)
         self._short = shards
         self._unheard: set[int] = set()  # shards that something reached after they stopped for good
         self._inbox: deque[Happening] = deque()
-
-    def expect(self, absences: Sequence[Absence]) -> None:
-        """Workers that will leave, and those that will return."""
-        for absence in absences:
-            self.source.put(absence.leaves_s, ARRIVAL, (LEAVES, absence.worker, 0, 0, None))
-            if absence.returns_s is not None:
-                self.source.put(absence.returns_s, ARRIVAL, (JOINS, absence.worker, 0, 0, None))
 
     def run(self) -> None:
         """To the end, and let go of shards and workers, which hold on to this loop as it does to
@@ -144,7 +142,7 @@ class ControlLoop:
         """Whether every shard has made its updates."""
         return self._short == 0
 
-    def _ended(self, shard: int) -> None:
+    def _ended(self, _: int) -> None:
         self._short -= 1
 
     def _happenings(self) -> list[Callable[[int, int, int, Any], None]]:
@@ -163,6 +161,8 @@ class ControlLoop:
             JOINS: self._join,
             LEFT: self._left,
             JOINED: self._joined,
+            INTERRUPT: self._stop,
+            INTERRUPTED: self._interrupted,
         }
         return [by_kind[kind] for kind in range(len(by_kind))]
 
@@ -184,15 +184,38 @@ class ControlLoop:
         if self.messages is not None and not control.half.waits:
             self.source.put(now_s, DECISION, (GO_ON, worker, stay, 0, None))
 
+    def _interrupt(self, shard: int, worker: int, step: int, now_s: float) -> None:
+        """A header to a worker, behind what was released to it."""
+        stay = self._stays[shard].get(worker, 0)
+        self._to_worker((INTERRUPT, worker, stay, shard, step), now_s, whole=False)
+
+    def _stop(self, worker: int, stay: int, shard: int, step: int) -> None:
+        """Close the row and push its header; a step that has ended stays as it is."""
+        control, row, record = self.workers[worker], self._row[worker], self.recorder
+        if not control.here(stay):
+            return
+        if step == control.step:  # it waits for other shards
+            self._to_stop[worker] = (step, shard, control.have[shard])
+        elif row != NOTHING and step == record.step[row] and math.isnan(record.end_s[row]):
+            self.source.abandon(worker)
+            record.end_s[row] = self.now_s
+            control.finished(self.now_s)
+            for at, version in enumerate(record.read[row]):
+                arrival = Arrival(row, worker, step, record.stamp[row], version, stay)
+                self._push(at, arrival, INTERRUPTED)
+            record.let_go(row)
+
+    def _interrupted(self, worker: int, stay: int, shard: int, arrival: Arrival) -> None:
+        self._decide(shard, self.shards[shard].interrupted, arrival)
+
     def _go_on(self, worker: int, stay: int, _: int, __: None) -> None:
         """A worker that does not wait has pushed, and what takes no time has come."""
         control = self.workers[worker]
         if control.here(stay):
             control.go_on(self.now_s)
 
-    def _push(self, shard: int, arrival: Arrival) -> None:
-        happens = ARRIVED
-        whole, worker, stay = True, arrival.worker, arrival.stay
+    def _push(self, shard: int, arrival: Arrival, happens: int = ARRIVED) -> None:
+        whole, worker, stay = happens == ARRIVED, arrival.worker, arrival.stay
         if self.wire is not None:
             arrives, whole = self.wire.push(shard, arrival, self.now_s)
             if arrives is None:
@@ -219,11 +242,15 @@ class ControlLoop:
             whole, deviation = self.wire.reply(worker, shard, version, now_s, current)
             reply = Reply(version, whole, deviation)
             event = (PULLED_OVER_LINK, worker, stay, shard, reply)
+        self._to_worker(event, now_s, whole)
+
+    def _to_worker(self, event: Happening, now_s: float, whole: bool) -> None:
         if self.messages is None:
             self._inbox.append(event)
-            return
-        at_s = self._to_workers.send(worker, shard, stay, now_s, whole)
-        self.source.put(at_s, ARRIVAL, event)
+        else:
+            _, worker, stay, shard, _ = event
+            at_s = self._to_workers.send(worker, shard, stay, now_s, whole)
+            self.source.put(at_s, ARRIVAL, event)
 
     def _at_shard(self, shard: int, at_s: float, priority: int, event: Happening) -> None:
         """What happens at a shard waits while the shard is stopped, for ever if it is for good."""
@@ -238,12 +265,12 @@ class ControlLoop:
 
     def _in_vain(self) -> bool:
         """Whether no shard goes on any more that has to, however long workers do."""
+        messages = self.messages
+        assert messages is not None  # without them, none is ever stopped
         return self.updates is not None and not any(
-            not shard.done and self._up_s(shard.shard) < math.inf for shard in self.shards
+            not shard.done and messages.up_s(shard.shard, self.now_s) < math.inf
+            for shard in self.shards
         )
-
-    def _up_s(self, shard: int) -> float:
-        return self.now_s if self.messages is None else self.messages.up_s(shard, self.now_s)
 
     def _arrived(self, worker: int, stay: int, shard: int, arrival: Arrival) -> None:
         control = self.shards[shard]
@@ -257,8 +284,11 @@ class ControlLoop:
 
     def _header(self, worker: int, stay: int, shard: int, arrival: Arrival) -> None:
         """A push whose gradient stayed behind, to come averaged with a later one."""
+        self._decide(shard, self.shards[shard].header, arrival)
+
+    def _decide(self, shard: int, event: Callable[..., int], *about: Any) -> None:
         before = len(self.recorder.group_shard)
-        self._replied(shard, self.shards[shard].header(arrival, self.now_s), before)
+        self._replied(shard, event(*about, self.now_s), before)
 
     def _replied(self, shard: int, extra: int, after: int) -> None:
         if extra and self.wire is None:  # which tells of every reply
@@ -270,29 +300,15 @@ class ControlLoop:
             control.pulled(shard, version, self.now_s)
 
     def _pulled_over_link(self, worker: int, stay: int, shard: int, reply: Reply) -> None:
-        control, wire, (version, whole, deviation) = self.workers[worker], self.wire, reply
-        assert wire is not None
-        if not control.here(stay):
-            if whole:
-                wire.receive(worker, shard, version, kept=False)
-            return
-        # The policy goes by the header; the view has the version only if the tensor came with it,
-        # and has it before the worker starts.
-        commands = control.hear(shard, version, self.now_s)
-        wire.hear(worker, shard, deviation)
-        if whole:
-            wire.receive(worker, shard, version, kept=control.have[shard] == version)
-        control.carry_out(commands, self.now_s)
+        assert self.wire is not None
+        self.wire.pulled(self.workers[worker], stay, shard, reply, self.now_s)
 
     def _requested(self, worker: int, stay: int, shard: int, at_least: int) -> None:
         if self.workers[worker].here(stay):
-            before = len(self.recorder.group_shard)
-            extra = self.shards[shard].request(worker, at_least, self.now_s)
-            self._replied(shard, extra, before)
+            self._decide(shard, self.shards[shard].request, worker, at_least)
 
     def _shard_timer(self, _: int, __: int, shard: int, token: int) -> None:
-        before = len(self.recorder.group_shard)
-        self._replied(shard, self.shards[shard].timer(token, self.now_s), before)
+        self._decide(shard, self.shards[shard].timer, token)
 
     def _set_shard_timer(self, shard: int, seconds: float, token: int, now_s: float) -> None:
         self._at_shard(shard, now_s + seconds, DECISION, (SHARD_TIMER, 0, 0, shard, token))
@@ -337,7 +353,7 @@ class ControlLoop:
         for shard in range(self.recorder.shards):
             if self._may_stop:  # a return counts one pull, which is sent when the shard hears of it
                 self._replied(shard, -1, len(self.recorder.group_shard))
-            self._tell(shard, (JOINED, worker, control.stay, shard, None))
+            self._tell(shard, (JOINED, worker, control.stay, shard, control.step))
 
     def _tell(self, shard: int, event: Happening) -> None:
         """Who left or came takes no time to hear of, unless the shard is stopped. Where it may be,
@@ -353,13 +369,12 @@ class ControlLoop:
         return self.messages is not None and bool(self.messages.network.outages)
 
     def _left(self, worker: int, stay: int, shard: int, _: None) -> None:
-        before = len(self.recorder.group_shard)
-        self._replied(shard, self.shards[shard].leave(worker, self.now_s), before)
+        self._decide(shard, self.shards[shard].leave, worker)
 
-    def _joined(self, worker: int, stay: int, shard: int, _: None) -> None:
+    def _joined(self, worker: int, stay: int, shard: int, step: int) -> None:
         if self.workers[worker].here(stay):  # it may have gone again before the shard heard of it
             before = len(self.recorder.group_shard)
-            extra = self.shards[shard].join(worker, self.now_s, stay)
+            extra = self.shards[shard].join(worker, self.now_s, stay, step)
             self._replied(shard, extra if self._may_stop else extra - 1, before)
 
     def _start(self, worker: int, stamp: int, now_s: float) -> None:
@@ -369,15 +384,16 @@ class ControlLoop:
         read = control.half.have if self.wire is None else self.wire.view[worker]
         self._row[worker] = self.recorder.start(worker, step, stamp, read, now_s)
         self.source.compute(worker, step, now_s)
+        if self._to_stop:
+            told, shard, had = self._to_stop.pop(worker, (NOTHING, 0, 0))
+            if told == step and control.have[shard] == had:  # not released again since
+                self._inbox.append((INTERRUPT, worker, control.stay, shard, step))
 
     def _stuck(self) -> str:
-        versions = [shard.version for shard in self.shards]
-        why = "all workers wait for each other"
-        if not any(worker.present for worker in self.workers):
-            why = "all workers are gone"
-        elif self._unheard:
+        present = any(worker.present for worker in self.workers)
+        why = "all workers wait for each other" if present else "all workers are gone"
+        if present and self._unheard:
             why = f"shards {sorted(self._unheard)} have stopped for good"
-        return (
-            f"{why}: no shard can go on after time {self.now_s:g}, "
-            f"and the shards are at versions {versions} of {self.updates}"
-        )
+        versions = [shard.version for shard in self.shards]
+        after = f"no shard can go on after time {self.now_s:g}"
+        return f"{why}: {after}, and the shards are at versions {versions} of {self.updates}"

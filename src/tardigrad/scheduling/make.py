@@ -17,7 +17,7 @@ from tardigrad.scheduling.loop import ControlLoop
 from tardigrad.scheduling.recorder import Recorder
 from tardigrad.scheduling.schedule import Schedule
 from tardigrad.scheduling.size import check_size
-from tardigrad.scheduling.sources import Dispatched, EventSource, TimedSource
+from tardigrad.scheduling.sources import Dispatched, EventSource, TimedSource, expect
 from tardigrad.scheduling.wire import Wire
 
 
@@ -76,9 +76,9 @@ def control(
     if timed is not None and timed.network is not None:
         messages = timed.network.realise(seed, cluster.workers, recorder.shards)
     wire = None if gate is None else Wire(link, gate, recorder, deviation)
-    loop = ControlLoop(policy, _source(cluster, seed), recorder, updates, messages, wire)
-    loop.expect(timed.absences if timed is not None else ())
-    return loop
+    source = _source(cluster, seed)
+    expect(source, timed.absences if timed is not None else ())
+    return ControlLoop(policy, source, recorder, updates, messages, wire)
 
 
 def check_control(
@@ -120,6 +120,11 @@ def check_link(policy: Policy, link: Link) -> None:
         f"{type(link).__name__} averages gradients that it does not send into a later push, but "
         f"{type(policy).__name__} waits for every worker's gradient of a round: use an "
         'asynchronous policy, or on_drop="reapply"',
+    )
+    require(
+        not policy.interrupts or isinstance(link, Full),
+        f"{type(policy).__name__} interrupts workers by what they were sent, and "
+        f"{type(link).__name__} may hold that back: use tg.Full() as the link, or leave stop out",
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tardigrad.core.arrays import Flags, Floats, Ints
+from tardigrad.policies.machine import INTERRUPTED
 from tardigrad.protocol.messages import NOT_FINITE
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ class Schedule:
     """One row per gradient in the order of their starts; per update, the rows that made it.
 
     Rows that were still being computed or travelling at the end are there too (`end_s` is NaN, or
-    no group names them): who deals out samples by order of start must see them.
+    no group names them): who deals out samples by order of start must see them. So are rows that
+    were interrupted (`interrupted`), whose `end_s` is when: nobody computes them, but their step
+    has used up its batch.
 
     A row counts at a shard once, unless a link let it be applied again in place of one that did not
     cross; it may be applied at one shard and dropped at another. Groups of all shards stand in one
@@ -191,9 +194,18 @@ class Schedule:
     @property
     def finite(self) -> Flags:
         """Which gradients were not dropped as NaN or infinite."""
-        out = np.ones(self.rows, dtype=bool)
-        if NOT_FINITE in self.reasons:
-            out[self.drop_row[self.drop_reason == self.reasons.index(NOT_FINITE)]] = False
+        return ~self._dropped_as(NOT_FINITE)
+
+    @property
+    def interrupted(self) -> Flags:
+        """Which gradients were not computed to the end, because a shard told their worker to stop:
+        one shard has dropped them so, and none applies them."""
+        return self._dropped_as(INTERRUPTED)
+
+    def _dropped_as(self, reason: str) -> Flags:
+        out = np.zeros(self.rows, dtype=bool)
+        if reason in self.reasons:
+            out[self.drop_row[self.drop_reason == self.reasons.index(reason)]] = True
         return out
 
     @property

@@ -4,17 +4,20 @@ The queue is keyed (time, priority, sequence): at equal times arrivals come befo
 otherwise what was put in first comes out first.
 """
 
-from heapq import heappop, heappush
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 import numpy as np
 
-from tardigrad.clusters import Dispatch, StepTimes
-from tardigrad.scheduling.events import FINISHED, Happening, Queued
+from tardigrad.clusters import Absence, Dispatch, StepTimes
+from tardigrad.scheduling.events import ARRIVAL, FINISHED, JOINS, LEAVES, Happening, Queued
 
 CHUNK = 64
 DRAWS = 1 << 20
 NEAR = 256
+VOID = 256
+"""So many ends that will not come are let stand in the queue, and half of it at most."""
 
 
 class EventSource(Protocol):
@@ -31,6 +34,14 @@ class EventSource(Protocol):
     def put(self, at_s: float, priority: int, event: Happening) -> None: ...
 
     def pop(self) -> Queued | None: ...
+
+
+def expect(source: EventSource, absences: Sequence[Absence]) -> None:
+    """Workers that will leave, and those that will return."""
+    for absence in absences:
+        source.put(absence.leaves_s, ARRIVAL, (LEAVES, absence.worker, 0, 0, None))
+        if absence.returns_s is not None:
+            source.put(absence.returns_s, ARRIVAL, (JOINS, absence.worker, 0, 0, None))
 
 
 class DrawnAhead:
@@ -84,7 +95,12 @@ class TimedSource:
         heappush(self._heap, (ends_s, sequence, self._finished[worker]))
 
     def abandon(self, worker: int) -> None:
-        self._abandoned.add(self._computing[worker])
+        heap, abandoned = self._heap, self._abandoned
+        abandoned.add(self._computing[worker])
+        if len(abandoned) > VOID and 2 * len(abandoned) > len(heap):
+            heap[:] = [queued for queued in heap if queued[1] not in abandoned]
+            heapify(heap)
+            abandoned.clear()
 
     def put(self, at_s: float, priority: int, event: Happening) -> None:
         self._sequence = sequence = self._sequence + 1
@@ -96,6 +112,7 @@ class TimedSource:
             queued = heappop(heap)
             if not abandoned or queued[1] not in abandoned:
                 return queued
+            abandoned.discard(queued[1])
         return None
 
 

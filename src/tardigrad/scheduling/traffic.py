@@ -49,7 +49,8 @@ def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None =
         shard_bytes: the bytes of each shard's slice of the parameters.
 
     A link's decisions are counted as recorded. With `Full` every gradient that a shard applied or
-    dropped counts one push and one pull, and every return of a worker one pull; what was sent
+    dropped counts one push and one pull, and every return of a worker one pull; one that was
+    interrupted is pushed as a header alone. What was sent
     beyond that (`Partial`'s broadcasts, answers to who asks for a later version), or was not, is
     counted as recorded.
     """
@@ -73,6 +74,8 @@ def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None =
     back = np.tile(np.arange(schedule.shards), int(returns.sum()))
     replies = np.concatenate([arrived, back])
     pushed = np.bincount(arrived, minlength=schedule.shards)
+    unmade = schedule.interrupted[schedule.drop_row] & (schedule.drop_after < until)
+    pushed -= np.bincount(schedule.drop_shard[unmade], minlength=schedule.shards)
     pulled = np.bincount(replies, minlength=schedule.shards)
     chosen = schedule.reply_after < until
     np.add.at(pulled, schedule.reply_shard[chosen], schedule.reply_extra[chosen])

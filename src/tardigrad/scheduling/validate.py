@@ -5,6 +5,7 @@ from dataclasses import fields
 import numpy as np
 
 from tardigrad.core.arrays import Floats
+from tardigrad.policies.machine import INTERRUPTED
 from tardigrad.scheduling.schedule import Schedule
 
 
@@ -77,6 +78,11 @@ def validate(schedule: Schedule, where: str = "schedule") -> None:
     again = ((s.wire_pull == 0) & (s.wire_sent == 0)).any()
     clash = np.isin(lost_at, applied_at) & (~s.lost | ~again)
     check(~clash, "a gradient was dropped where it was also applied")
+    stopped = s.interrupted
+    check(~stopped[s.group_rows], "a gradient was applied that was interrupted (group_rows)")
+    check(np.isfinite(s.end_s) | ~stopped, "a gradient was interrupted at no time (end_s)")
+    other = np.array([reason != INTERRUPTED for reason in s.reasons], dtype=bool)[s.drop_reason]
+    check(~(stopped[s.drop_row] & other), "an interrupted gradient was dropped as another")
     pairs = [(row, went) for (went, _), rows in s.merged.items() for row in rows]
     rows, went = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     check(went >= 0, "a merged gradient has no later push to go with (drop_row)")

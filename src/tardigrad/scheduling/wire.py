@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from tardigrad.links import UNSENT, Gate, Link
 from tardigrad.policies import Arrival
+from tardigrad.protocol.worker import WorkerControl
+from tardigrad.scheduling.events import Reply
 from tardigrad.scheduling.recorder import Recorder
 
 
@@ -78,10 +80,24 @@ class Wire:
             self.recorder.sent(worker, shard, version)
         return crosses, deviation
 
-    def hear(self, worker: int, shard: int, deviation: float) -> None:
+    def pulled(
+        self, control: WorkerControl, stay: int, shard: int, reply: Reply, now_s: float
+    ) -> None:
+        """A reply has come, for this stay of a worker."""
+        worker, (version, whole, deviation) = control.worker, reply
+        if not control.here(stay):
+            if whole:
+                self._receive(worker, shard, version, kept=False)
+            return
+        # The policy goes by the header; the view has the version only if the tensor came with it,
+        # and has it before the worker starts.
+        commands = control.hear(shard, version, now_s)
         self._heard[worker][shard] = deviation
+        if whole:
+            self._receive(worker, shard, version, kept=control.have[shard] == version)
+        control.carry_out(commands, now_s)
 
-    def receive(self, worker: int, shard: int, version: int, kept: bool) -> None:
+    def _receive(self, worker: int, shard: int, version: int, kept: bool) -> None:
         """Parameters have come, and the worker has put them into its view or not."""
         if kept:
             self.view[worker][shard] = version

@@ -3,7 +3,7 @@
 from tardigrad.work.local_steps import LocalSteps
 from tardigrad.work.micro_batches import MicroBatches
 from tardigrad.work.one_gradient import OneGradient
-from tardigrad.work.work import AnyWork, Delivery, Work, delivered, fold
+from tardigrad.work.work import AnyWork, Delivery, Interrupted, Work, delivered, fold, never
 
 WORKS: dict[str, type[AnyWork]] = {
     "gradient": OneGradient,
@@ -15,10 +15,12 @@ __all__ = [
     "WORKS",
     "AnyWork",
     "Delivery",
+    "Interrupted",
     "LocalSteps",
     "MicroBatches",
     "OneGradient",
     "Work",
     "delivered",
     "fold",
+    "never",
 ]

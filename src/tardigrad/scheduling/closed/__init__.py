@@ -59,6 +59,8 @@ def has_closed_form(policy: Policy, cluster: Cluster, shards: int) -> bool:
     few."""
     # A policy of one's own may be derived from one of these, and do something else.
     kind, workers = type(policy), cluster.workers
+    if policy.interrupts:
+        return False
     never_waits = kind in (Async, BoundedDelay, Ringmaster) or (
         isinstance(policy, SoftSync) and kind is SoftSync and not policy.wait
     )

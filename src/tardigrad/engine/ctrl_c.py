@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class Interrupt:
+class CtrlC:
     """Whether Ctrl-C was pressed."""
 
     def __init__(self) -> None:
@@ -20,13 +20,13 @@ class Interrupt:
 
 
 @contextmanager
-def interrupts_noted(wanted: bool = True) -> Iterator[Interrupt]:
+def interrupts_noted(wanted: bool = True) -> Iterator[CtrlC]:
     """While the block runs, the first Ctrl-C is noted alone; a second one interrupts as ever.
 
     Not where Python would not be interrupted by it: in a thread, and where the program has a
     handler of its own.
     """
-    noted = Interrupt()
+    noted = CtrlC()
     here = threading.current_thread() is threading.main_thread()
     if not (wanted and here and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
         yield noted
