@@ -58,10 +58,17 @@ PLACES = {
     "tardigrad.links": (
         "BandwidthAware",
         "Budget",
+        "Codec",
         "Every",
         "Full",
         "Gate",
+        "Identity",
+        "Int8",
         "Link",
+        "RandomK",
+        "Sign",
+        "SliceOf",
+        "TopK",
     ),
     "tardigrad.planning.planned": (
         "Planned",

@@ -38,10 +38,17 @@ from tardigrad.experiment.loggers import TensorBoard as TensorBoard
 from tardigrad.experiment.loggers import WeightsAndBiases as WeightsAndBiases
 from tardigrad.links import BandwidthAware as BandwidthAware
 from tardigrad.links import Budget as Budget
+from tardigrad.links import Codec as Codec
 from tardigrad.links import Every as Every
 from tardigrad.links import Full as Full
 from tardigrad.links import Gate as Gate
+from tardigrad.links import Identity as Identity
+from tardigrad.links import Int8 as Int8
 from tardigrad.links import Link as Link
+from tardigrad.links import RandomK as RandomK
+from tardigrad.links import Sign as Sign
+from tardigrad.links import SliceOf as SliceOf
+from tardigrad.links import TopK as TopK
 from tardigrad.planning.planned import Planned as Planned
 from tardigrad.planning.planned import plan as plan
 from tardigrad.planning.what_if import Failures as Failures

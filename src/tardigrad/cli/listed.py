@@ -35,6 +35,7 @@ LISTS = {
     "policies": Listed("policies/__init__.py", "POLICIES", "POLICY"),
     "clusters": Listed("clusters/__init__.py", "CLUSTERS", "CLUSTER"),
     "links": Listed("links/__init__.py", "LINKS", "LINK"),
+    "codecs": Listed("links/__init__.py", "CODECS", "CODEC"),
     "works": Listed("work/__init__.py", "WORKS", "WORK"),
     "tasks": Listed("tasks/__init__.py", "TASKS", "TASK"),
     "rates": Listed("rules/rates.py", "RATES", "RATE"),

@@ -1,7 +1,7 @@
 """How long messages travel between workers and shards, and when shards are stopped."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -49,7 +49,8 @@ class Network:
 
         latency_s · (1 + jitter · X) + model_bytes / (M · bandwidth_bytes_s)
 
-    (X exponential, mean 1), and a pull rare_delay_s more with probability rare_probability.
+    (X exponential, mean 1), and a pull rare_delay_s more with probability rare_probability. A push
+    that a codec has encoded has the bytes of that form in the place of model_bytes / M.
     Pairs do not queue behind each other: bandwidth_bytes_s belongs to the pair (**choice**; a link
     that all share is a smaller bandwidth). What one sends the other arrives in order (**choice**,
     as over a connection): a message that would overtake an earlier one arrives with it.
@@ -63,6 +64,7 @@ class Network:
         rare_delay_s: by how long (PSP-SGD: 4).
         slow_shards: shards whose messages take longer.
         outages: shards that stop, or stop and return.
+        number_bytes: bytes of one parameter, 8 in float64: codecs count by numbers.
     """
 
     latency_s: float = 0.0
@@ -73,8 +75,10 @@ class Network:
     rare_delay_s: float = 0.0
     slow_shards: tuple[SlowShard, ...] = ()
     outages: tuple[Outage, ...] = ()
+    number_bytes: int = 4
 
     def __post_init__(self) -> None:
+        count("number_bytes", self.number_bytes)
         not_negative("latency_s", self.latency_s)
         not_negative("jitter", self.jitter)
         not_negative("rare_delay_s", self.rare_delay_s)
@@ -90,6 +94,16 @@ class Network:
             positive("bandwidth_bytes_s", self.bandwidth_bytes_s)
             positive("model_bytes", self.model_bytes)
 
+    @property
+    def push_bytes(self) -> float | None:
+        """Of all shards' slices of a gradient, as they travel."""
+        return self.model_bytes
+
+    def pushing(self, push_bytes: float) -> "Network":
+        """The same with gradients of so many bytes."""
+        own = {field.name: getattr(self, field.name) for field in fields(Network)}
+        return _EncodedPushes(**own, encoded_bytes=push_bytes)
+
     def realise(self, seed: int, workers: int, shards: int) -> "Messages":
         for what, named in (
             ("slow_shards", [slow.shard for slow in self.slow_shards]),
@@ -100,6 +114,15 @@ class Network:
                     shard < shards, f"{what} names shard {shard}, but there are {shards} shards"
                 )
         return Messages(self, seed, workers, shards)
+
+
+@dataclass(frozen=True)
+class _EncodedPushes(Network):
+    encoded_bytes: float = 0.0
+
+    @property
+    def push_bytes(self) -> float | None:
+        return self.encoded_bytes
 
 
 class Messages:
@@ -114,9 +137,8 @@ class Messages:
         self._factor = np.ones(shards)
         for slow in network.slow_shards:
             self._factor[slow.shard] = slow.factor
-        self._transfer_s = 0.0
-        if network.bandwidth_bytes_s is not None and network.model_bytes is not None:
-            self._transfer_s = network.model_bytes / shards / network.bandwidth_bytes_s
+        self._push_transfer_s = self._transfer_s(network.push_bytes)
+        self._pull_transfer_s = self._transfer_s(network.model_bytes)
         # Draws are made a chunk of messages at a time for all shards of a worker. Two chunks are
         # kept, because a worker's shards need not be at the same sequence number.
         self._drawn: dict[tuple[bool, int, int], list[list[float]]] = {}
@@ -124,14 +146,19 @@ class Messages:
     def push_s(self, worker: int, shard: int, sequence: int, whole: bool = True) -> float:
         """Seconds from a worker to a shard; `sequence` counts the pair's pushes. A header alone
         (not `whole`) has no bytes to transfer."""
-        return self._at(False, worker, shard, sequence) - (0.0 if whole else self._bytes_s(shard))
+        took_s = self._at(False, worker, shard, sequence)
+        return took_s if whole else took_s - self._push_transfer_s * float(self._factor[shard])
 
     def pull_s(self, worker: int, shard: int, sequence: int, whole: bool = True) -> float:
         """Seconds from a shard to a worker; `sequence` counts the pair's pulls."""
-        return self._at(True, worker, shard, sequence) - (0.0 if whole else self._bytes_s(shard))
+        took_s = self._at(True, worker, shard, sequence)
+        return took_s if whole else took_s - self._pull_transfer_s * float(self._factor[shard])
 
-    def _bytes_s(self, shard: int) -> float:
-        return self._transfer_s * float(self._factor[shard])
+    def _transfer_s(self, all_bytes: float | None) -> float:
+        """Of one shard's part of so many bytes."""
+        if all_bytes is None or self.network.bandwidth_bytes_s is None:
+            return 0.0
+        return all_bytes / self.shards / self.network.bandwidth_bytes_s
 
     def up_s(self, shard: int, at_s: float) -> float:
         """The first moment from at_s on when the shard runs; infinite where it never will."""
@@ -149,7 +176,8 @@ class Messages:
         took = np.full((*streams.shape[:-1], len(sequences)), float(model.latency_s))
         if model.jitter and model.latency_s:
             took += model.latency_s * model.jitter * exponential(streams, 2 * sequences)
-        took = (took + self._transfer_s) * self._factor[:, None]
+        transfer_s = self._pull_transfer_s if pull else self._push_transfer_s
+        took = (took + transfer_s) * self._factor[:, None]
         if pull and model.rare_probability:
             rare = uniform(streams, 2 * sequences + 1) < model.rare_probability
             took += model.rare_delay_s * rare

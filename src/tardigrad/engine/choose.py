@@ -11,6 +11,7 @@ from tardigrad.engine.options import Limits
 from tardigrad.engine.run import Say
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.engine.versions import most_versions
+from tardigrad.links import Identity
 from tardigrad.work import OneGradient
 
 Engine = Literal["auto", "exact", "fast"]
@@ -27,6 +28,9 @@ def choose(engine: Engine, job: Job, say: Say, limits: Limits) -> Execution:
     check_chunk(limits.chunk, job.task, budget)
     if type(job.work) is not OneGradient:
         say(f"engine: exact, because the fast one does not know {type(job.work).__name__} yet")
+        engine = "exact"
+    elif not isinstance(job.codec, Identity):
+        say(f"engine: exact, because the fast one does not know {type(job.codec).__name__} yet")
         engine = "exact"
     if engine == "auto" and len(schedule.group_rows) < WORTH_COMPILING:
         say(

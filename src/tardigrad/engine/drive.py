@@ -22,6 +22,7 @@ from tardigrad.engine.result_files import (
 from tardigrad.engine.resume import CHECKPOINT, restore, save, saved_updates
 from tardigrad.engine.run import Diverged, Run, Say
 from tardigrad.engine.stop import Stop
+from tardigrad.links import that_codes
 from tardigrad.scheduling import traffic
 from tardigrad.tasks import Task
 
@@ -72,7 +73,11 @@ class _Drive:
             )
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._code = used_code(
-                execution.task, execution.rule, execution.job.work, *execution.decided_by
+                execution.task,
+                execution.rule,
+                execution.job.work,
+                *that_codes(execution.job.codec),
+                *execution.decided_by,
             )
         if checkpoints.resume and self._path is not None and self._path.exists():
             spent_s = restore(execution, self._path, self._code, say)
@@ -209,7 +214,8 @@ def record_evaluation(execution: Execution, splits: Sequence[str], wall_s: float
         record["epoch"] = record["samples"] / execution.task.epoch_size
     if recent:
         record["batch_loss"] = sum(recent) / len(recent)
-    record |= traffic(schedule, execution.shard_bytes, done).record()
+    counted = traffic(schedule, execution.shard_bytes, done, execution.push_bytes)
+    record |= counted.record()
     for split in splits:
         measured = execution.task.evaluate(execution.params, execution.buffers, split)
         record |= {f"{split}_{name}": value for name, value in measured.items()}

@@ -10,14 +10,16 @@ from torch import Tensor
 
 from tardigrad.core.arrays import Ints
 from tardigrad.core.trees import named, not_finite
+from tardigrad.engine.error_feedback import ErrorFeedback, decoded
 from tardigrad.engine.execution import ShardedExecution
 from tardigrad.engine.job import Job
 from tardigrad.engine.run import Diverged
 from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.engine.versions import Versions, unsettled
 from tardigrad.engine.worker_states import WorkerStates
+from tardigrad.links import Identity, SliceOf
 from tardigrad.rules import mean
-from tardigrad.scheduling import Recorder, Schedule
+from tardigrad.scheduling import Recorder, Schedule, held_back
 from tardigrad.tasks import Gradient, Turn
 from tardigrad.work import delivered
 
@@ -26,6 +28,7 @@ class _Computed(NamedTuple):
     """A gradient that shards still have to apply, and the view it was computed at."""
 
     grad: Tensor
+    """Where errors are fed back, as the shards see it."""
     view: Tensor
     loss: float
     buffers: tuple[Tensor, ...]
@@ -51,6 +54,7 @@ class Exact(ShardedExecution):
         if job.keeps_state:
             self.states = WorkerStates(job, np.nonzero(wanted)[0])
             wanted |= self.states.wanted
+        self._held_back = held_back(job.schedule) if self.errors is not None else None
         self.versions = Versions(job.schedule, np.nonzero(wanted)[0])
         for s, shard in enumerate(self.shards):
             self.versions.put(s, 0, shard.sent)
@@ -63,6 +67,9 @@ class Exact(ShardedExecution):
             for theta, layout in job.parts()
         ]
         self._merged = job.merged
+        self._coded = not isinstance(job.codec, Identity)
+        self.errors = ErrorFeedback(job.codec, job.sharding) if job.codec.error_feedback else None
+        """What codecs have not sent; None where it is not fed back."""
         self.computed: dict[int, _Computed] = {}
 
     def _advance(self, until: int) -> None:
@@ -93,7 +100,7 @@ class Exact(ShardedExecution):
             merged = [self._gradient(r) for r in self._merged.get((row, at), ())]
             own = self._gradient(row)
             together += [*merged, own]
-            grad = mean([computed.grad[part] for computed in (*merged, own)])
+            grad = self._arriving(row, at, part, merged, own)
             delay = shard.version - int(self._rows.read[row][at])
             worker = int(self._rows.worker[row])
             arrived.append(Arrived(worker, grad, own.view[part], delay, 1 + len(merged)))
@@ -101,6 +108,18 @@ class Exact(ShardedExecution):
             self._record([c.loss for c in together], (c.buffers for c in together))
             self._measure(rows)
         shard.apply(arrived, scale, weights=weights)
+
+    def _arriving(
+        self, row: int, at: int, part: slice, merged: Sequence[_Computed], own: _Computed
+    ) -> Tensor:
+        """What a shard sees of a push."""
+        if self.errors is not None:  # those that were held back are part of what came
+            return own.grad[part]
+        grad = mean([computed.grad[part] for computed in (*merged, own)])
+        if not self._coded:
+            return grad
+        of = SliceOf(int(self._rows.worker[row]), int(self._rows.step[row]), at)
+        return decoded(self.job.codec, grad, of)
 
     def _gradient(self, row: int) -> _Computed:
         computed = self.computed.get(row)
@@ -118,9 +137,15 @@ class Exact(ShardedExecution):
         if not math.isfinite(value):
             raise Diverged(self.updates, worker, value)
         grad = self.rule.prepare(grad)
+        if self.errors is not None:
+            if self.states is not None and self.states.fresh[row]:
+                self.errors.begin_anew(worker)
+            grad = self.errors.compensated(worker, grad)
         wrong = not_finite(grad)
         if wrong is not None:
             raise Diverged(self.updates, worker, wrong, "a gradient")
+        if self.errors is not None:
+            grad = self.errors.push(worker, int(self._rows.step[row]), grad, self._held_of(row))
         computed = _Computed(grad, view, value, buffers)
         if self.states is None or self._uses[row]:  # else it is computed for the worker's state
             self.computed[row] = computed
@@ -135,6 +160,12 @@ class Exact(ShardedExecution):
         found = delivered(work.run(self.task, view, state, turn, work.batches))
         self.states.after(row, found.state)
         return found.gradient
+
+    def _held_of(self, row: int) -> Sequence[bool]:
+        """At which shards a gate held the row's slice back."""
+        assert self._held_back is not None
+        held: list[bool] = self._held_back[row].tolist()
+        return held
 
     def _turn(self, row: int) -> Turn:
         return self.job.turn(int(self._rows.worker[row]), int(self._rows.step[row]), row)
@@ -180,11 +211,13 @@ class Exact(ShardedExecution):
         for row, computed in self.computed.items():
             out |= {f"computed.{row}.grad": computed.grad, f"computed.{row}.view": computed.view}
             out |= named(computed.buffers, f"computed.{row}.buffers")
-        return out
+        return out if self.errors is None else out | self.errors.tensors()
 
     def _facts(self) -> dict[str, Any]:
         in_hand = {str(row): (c.loss, len(c.buffers)) for row, c in self.computed.items()}
         kept = {} if self.states is None else self.states.facts()
+        if self.errors is not None:
+            kept |= self.errors.facts()
         return super()._facts() | {"computed": in_hand} | kept
 
     def has_what_follows(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> bool:
@@ -223,6 +256,8 @@ class Exact(ShardedExecution):
 
     def _restore_numbers(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         super()._restore(tensors, facts)
+        if self.errors is not None:
+            self.errors.restore(tensors, facts)
         for name, (loss, buffers) in facts["computed"].items():
             at = f"computed.{name}"
             self.computed[int(name)] = _Computed(

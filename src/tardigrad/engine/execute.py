@@ -19,7 +19,7 @@ from tardigrad.engine.resume import saved_chunk
 from tardigrad.engine.run import Run, Say
 from tardigrad.engine.scope import check_scope
 from tardigrad.engine.stop import Stop
-from tardigrad.links import Link
+from tardigrad.links import Codec, Identity, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule, check_control, schedule, validate
@@ -63,6 +63,7 @@ def execute(
     *,
     shard_by: ShardBy = "slice",
     work: AnyWork | None = None,
+    codec: Codec | None = None,
     evaluation: Evaluation | int = 0,
     checkpoints: Checkpoints | None = None,
     limits: Limits | None = None,
@@ -75,6 +76,8 @@ def execute(
 
     Args:
         work: what workers do between a pull and a push; None: one gradient.
+        codec: in which form gradients are pushed, of the link that the schedule was made with (what
+            its gate decided is part of the schedule); None: as they are.
         evaluation: what is measured on the way; a number is how many updates lie between two
             evaluations.
         checkpoints: where the run is saved, and whether it goes on from there; None: nowhere.
@@ -90,7 +93,7 @@ def execute(
     if checkpoints.resume and checkpoints.folder is not None and limits.chunk is None:
         limits = replace(limits, chunk=saved_chunk(checkpoints.folder))
     execution = prepare(
-        schedule, task, rule, engine, shard_by, evaluation.measures, limits, say, work
+        schedule, task, rule, engine, shard_by, evaluation.measures, limits, say, work, codec
     )
     return drive(execution, evaluation, checkpoints, watch, say, stop, observers)
 
@@ -105,6 +108,7 @@ def prepare(
     limits: Limits | None = None,
     say: Say | None = None,
     work: AnyWork | None = None,
+    codec: Codec | None = None,
 ) -> Execution:
     """What will execute the schedule; the arguments are those of `execute`, `measures` those of its
     evaluation."""
@@ -113,9 +117,10 @@ def prepare(
     check_workers(task, schedule.workers)
     check_weights(rule, schedule)
     sharding = divide(task, rule, schedule.shards, shard_by)
-    work = work_of(work)
+    work, codec = work_of(work), codec_of(codec)
     check_work(work, task, "average" if schedule.merged else None, measures)
-    job = Job(schedule, task, rule, sharding, measures, work)
+    check_codec(codec, measures)
+    job = Job(schedule, task, rule, sharding, measures, work, codec)
     return choose(engine, job, say or (lambda line: None), limits or Limits())
 
 
@@ -143,7 +148,8 @@ def simulate(
     if link is None or not link.reads_deviation:
         batches = work_of(options.get("work")).batches
         made = schedule(policy, cluster, updates, seed, shards, link, batches=batches)
-        return execute(made, task, rule, engine, **options)
+        codec = None if link is None else link.codec
+        return execute(made, task, rule, engine, codec=codec, **options)
 
     def together(shard_by: ShardBy, measures: Sequence[str], work: AnyWork | None) -> Execution:
         return prepare_together(
@@ -209,6 +215,7 @@ def prepare_together(
     check_workers(task, cluster.workers)
     check_weights(rule, policy)
     check_work(work, task, link.on_drop if link.withholds_pushes else None, measures)
+    check_codec(codec_of(link.codec), measures)
     require(
         not work.keeps_state(task),
         f"{type(work).__name__} keeps a state from row to row, and {type(link).__name__} decides "
@@ -233,6 +240,23 @@ def work_of(given: AnyWork | None) -> AnyWork:
         f"work must be a tg.Work such as tg.LocalSteps(16, inner=torch.optim.AdamW), got {given!r}",
     )
     return given or OneGradient()
+
+
+def codec_of(given: Codec | None) -> Codec:
+    """What was asked for, or numbers as they are."""
+    require(
+        given is None or isinstance(given, Codec),
+        f"codec must be a tg.Codec such as tg.TopK(0.01), got {given!r}",
+    )
+    return given or Identity()
+
+
+def check_codec(codec: Codec, measures: Sequence[str]) -> None:
+    require(
+        "b_staleness" not in measures or isinstance(codec, Identity),
+        'measures = "b_staleness" compares gradients as they were computed, and '
+        f"{type(codec).__name__} changes what is applied: leave it out, or use no codec",
+    )
 
 
 def check_work(

@@ -63,6 +63,10 @@ class Execution(ABC):
         return self.job.shard_bytes
 
     @property
+    def push_bytes(self) -> tuple[int, ...]:
+        return self.job.push_bytes
+
+    @property
     def updates(self) -> int:
         """Updates that every shard has made."""
         return int(self.job.updates_at[self.position])
@@ -109,7 +113,7 @@ class Execution(ABC):
         schedule = prefix(self.schedule, self.position)
         # Copied, because a captured graph goes on writing into its own.
         buffers = tuple(buffer.clone() for buffer in self.buffers)
-        counted = traffic(schedule, self.shard_bytes)
+        counted = traffic(schedule, self.shard_bytes, push_bytes=self.push_bytes)
         made = end or Ended.all_made(self.updates)
         return Run(
             self.params,
@@ -123,6 +127,7 @@ class Execution(ABC):
             self.rule,
             self._provenance(),
             self.job.work,
+            self.job.codec,
         )
 
     def _provenance(self) -> Provenance:

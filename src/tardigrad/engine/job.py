@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tardigrad.core.arrays import Ints
 from tardigrad.core.layout import Layout, Sharding
+from tardigrad.links import Codec, Identity
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import ModuleTask, Task, Turn
@@ -37,6 +38,7 @@ class Job:
     sharding: Sharding
     measures: Sequence[str] = ()
     work: AnyWork = field(default_factory=OneGradient)
+    codec: Codec = field(default_factory=Identity)
 
     @classmethod
     def on_one_shard(cls, schedule: Schedule, task: Task, rule: Rule) -> "Job":
@@ -56,7 +58,7 @@ class Job:
     @cached_property
     def keeps_state(self) -> bool:
         """Whether workers keep something for themselves from row to row."""
-        return self.work.keeps_state(self.task)
+        return self.codec.error_feedback or self.work.keeps_state(self.task)
 
     def turn(self, worker: int, step: int, row: int) -> Turn:
         """The first batch of a row."""
@@ -75,6 +77,12 @@ class Job:
         """What θ takes on each shard."""
         each = self.task.start().element_size()
         return tuple((b - a) * each for a, b in itertools.pairwise(self.sharding.bounds))
+
+    @cached_property
+    def push_bytes(self) -> tuple[int, ...]:
+        """What each shard's slice of a gradient takes as it travels."""
+        each, bounds = self.task.start().element_size(), self.sharding.bounds
+        return tuple(self.codec.encoded_bytes(b - a, each) for a, b in itertools.pairwise(bounds))
 
     @cached_property
     def updates_at(self) -> Ints:

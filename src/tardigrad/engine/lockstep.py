@@ -63,8 +63,10 @@ class Lockstep(Exact):
         # What it will be is decided as it goes; so far it names workers and shards.
         work = work or OneGradient()
         made = self.recorder.schedule()
-        self._begin(Job(made, task, rule, sharding, measures, work), self.recorder)
+        job = Job(made, task, rule, sharding, measures, work, link.codec)
+        self._begin(job, self.recorder)
         self._merged = {}
+        self._held_now: list[bool] = []
         check_deviation(rule, link, self.shards[0].state)
         gate = link.realise(seed, self.shard_bytes)
         self.loop = control(
@@ -140,6 +142,19 @@ class Lockstep(Exact):
         for row in rows:
             self.settled(at, row)
 
+    def pushed(self, worker: int, crosses: bool) -> None:
+        """To one shard after the other. Where errors are fed back, a push is encoded as soon as all
+        are decided on, because the worker's next one needs what was left."""
+        if self.errors is None or self._recalled is not None:
+            return
+        self._held_now.append(not crosses)
+        if len(self._held_now) == len(self.shards):
+            self._compute(self.loop.row_of(worker))
+            self._held_now = []
+
+    def _held_of(self, row: int) -> Sequence[bool]:
+        return self._held_now
+
     def settled(self, at: int, row: int) -> None:
         """A push has been applied or dropped, with all that was merged into it."""
         for used in (*self._merged.pop((row, at), ()), row):
@@ -174,6 +189,8 @@ class Lockstep(Exact):
         if self._recalled is None:
             for shard in self.shards:
                 shard.leave(worker)
+            if self.errors is not None:
+                self.errors.begin_anew(worker)
 
     def joined(self, worker: int) -> None:
         if self._recalled is None:
@@ -295,6 +312,19 @@ class _Live(Recorder):
             self._execution.joined(worker)
         else:
             self._execution.left(worker)
+
+    def crossing(
+        self,
+        worker: int,
+        shard: int,
+        pull: bool,
+        crosses: bool,
+        now_s: float,
+        deviation: float = math.nan,
+    ) -> None:
+        super().crossing(worker, shard, pull, crosses, now_s, deviation)
+        if not pull:
+            self._execution.pushed(worker, crosses)
 
     def hold(self, row: int) -> None:
         self._execution.hold(row)

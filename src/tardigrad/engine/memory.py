@@ -16,14 +16,16 @@ GIB = 2**30
 
 
 def predicted_bytes(job: Job, versions: Sequence[int], batch: int) -> int:
-    """Versions (so many per shard), own rows and state exactly; a batch's views, gradients and work
-    space by rule of thumb (three vectors a gradient)."""
+    """Versions (so many per shard), own rows, errors and state exactly; a batch's views, gradients
+    and work space by rule of thumb (three vectors a gradient)."""
     theta = job.task.start()
     total = 3 * batch * theta.numel()
     for count, part in zip(versions, job.parts(), strict=True):
         state = sum(t.numel() for t in named(job.rule.start(*part), "").values())
         own = sum(t.numel() for t in named(job.rule.start_own(*part), "").values())
         total += count * len(part.theta) + len(part.theta) + state + job.schedule.workers * own
+    if job.codec.error_feedback:
+        total += job.schedule.workers * theta.numel()
     return total * theta.element_size()
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tardigrad.core.checks import require
 from tardigrad.engine.observer import Ended
+from tardigrad.links import Codec, Identity
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule, Traffic
 from tardigrad.tasks import ModuleTask, Task
@@ -98,6 +99,8 @@ class Run:
     """What computed it; None of folders that do not tell."""
     work: AnyWork = field(default_factory=OneGradient)
     """What workers did between a pull and a push."""
+    codec: Codec = field(default_factory=Identity)
+    """In which form gradients were pushed."""
 
     @classmethod
     def load(
@@ -106,13 +109,14 @@ class Run:
         task: Task | None = None,
         rule: Rule | None = None,
         work: AnyWork | None = None,
+        codec: Codec | None = None,
     ) -> "Run":
         """The finished run in a folder, simulated or real.
 
-        task, rule, work: those it was made with, where the folder has no spec that tells; without a
-        task there is no `module`, and without both no replay.
+        task, rule, work, codec: those it was made with, where the folder has no spec that tells;
+        without a task there is no `module`, and without a task and a rule no replay.
         """
-        run: Run = _above("load")(folder, task, rule, work)
+        run: Run = _above("load")(folder, task, rule, work, codec)
         return run
 
     def state_dict(self, average: bool = False) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from tardigrad.engine import Ended, History, Run
 from tardigrad.engine.result_files import AVERAGE, LOSSES, PARAMS, read_numbers
 from tardigrad.engine.run import Provenance
 from tardigrad.experiment.spec import Spec
+from tardigrad.links import Codec, Identity
 from tardigrad.recording.folder import SPEC, RunFolder
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Copies, Traffic
@@ -26,6 +27,7 @@ def load_run(
     task: Task | None = None,
     rule: Rule | None = None,
     work: AnyWork | None = None,
+    codec: Codec | None = None,
 ) -> Run:
     """`Run.load`: the arguments are told there."""
     place = RunFolder.open(Path(folder))
@@ -40,6 +42,7 @@ def load_run(
         spec = Spec.load(place.path / SPEC)
         task, rule = task or spec.make_task(), rule or spec.make_rule()
         work = work or spec.make_work()
+        codec = codec or spec.make_link().codec
     params, buffers = _tensors(place.path / PARAMS)
     average = place.path / AVERAGE
     measured = place.gradients()
@@ -62,6 +65,7 @@ def load_run(
         rule,
         Provenance(**summary["provenance"]) if "provenance" in summary else None,
         work or OneGradient(),
+        codec or Identity(),
     )
 
 

@@ -172,6 +172,7 @@ class PythonExperiment:
                 measures,
                 self.limits,
                 work=self.work,
+                codec=None if self.link is None else self.link.codec,
             )
         assert self.link is not None
         return prepare_together(

@@ -6,8 +6,9 @@ from tardigrad.core.checks import require
 from tardigrad.core.used_code import changes, used_code
 from tardigrad.engine import Run
 from tardigrad.engine.resume import saved_facts
-from tardigrad.experiment.loading import check_finished, how_to_go_on, load_run
+from tardigrad.experiment.loading import how_to_go_on, load_run
 from tardigrad.experiment.spec import Spec
+from tardigrad.links import Codec, that_codes
 from tardigrad.recording.folder import SPEC, RunFolder
 from tardigrad.recording.record import read_record
 from tardigrad.recording.replay import Replayed, replay_recorded, replay_run
@@ -24,6 +25,7 @@ def replay(
     task: Task | None = None,
     rule: Rule | None = None,
     work: AnyWork | None = None,
+    codec: Codec | None = None,
 ) -> Replayed:
     """Execute again what a run executed, simulated or real, and compare the parameters bit for bit.
 
@@ -32,7 +34,7 @@ def replay(
         until: stop after this update; what was recorded by then is compared.
         checkpoint: where to save everything known at the end of the replay.
         force: although what the bits depend on is not the same here.
-        task, rule, work: those it was made with, where the folder has no spec that tells.
+        task, rule, work, codec: those it was made with, where the folder has no spec that tells.
     """
     if isinstance(run, Run):
         return replay_run(run, until, checkpoint)
@@ -43,32 +45,32 @@ def replay(
         f"it was made with, tg.replay({str(run)!r}, task=task, rule=rule)",
     )
     if folder.record_place is None:
-        return _simulated(folder, until, checkpoint, force, task, rule, work)
+        loaded = load_run(folder.path, task, rule, work, codec)
+        return _simulated(folder, loaded, until, checkpoint, force)
     record = read_record(folder.record_place)
     require(record["finished"], f"the run in {run} has not finished: {how_to_go_on(folder)}")
     if folder.has_spec:
         spec = Spec.load(folder.path / SPEC)
         task, rule = task or spec.make_task(), rule or spec.make_rule()
         work = work or spec.make_work()
+        codec = codec or spec.make_link().codec
     assert task is not None
     assert rule is not None
-    return replay_recorded(folder.schedule(), task, rule, record, until, checkpoint, force, work)
+    return replay_recorded(
+        folder.schedule(), task, rule, record, until, checkpoint, force, work, codec
+    )
 
 
 def _simulated(
     folder: RunFolder,
+    loaded: Run,
     until: int | None,
     checkpoint: str | Path | None,
     force: bool,
-    task: Task | None,
-    rule: Rule | None,
-    work: AnyWork | None,
 ) -> Replayed:
-    check_finished(folder)
-    loaded = load_run(folder.path, task, rule, work)
     before = saved_facts(folder.path).get("code")
     if before is not None and not force:
-        now = used_code(loaded.task, loaded.rule, loaded.work)
+        now = used_code(loaded.task, loaded.rule, loaded.work, *that_codes(loaded.codec))
         found = changes({name: digest for name, digest in before.items() if name in now}, now)
         require(
             not found,

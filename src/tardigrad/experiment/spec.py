@@ -22,7 +22,7 @@ from tardigrad.engine.run import Say
 from tardigrad.experiment.loggers import LOGGERS
 from tardigrad.experiment.spec_data import SECTIONS, Table, changed, read_toml, with_new_keys
 from tardigrad.experiment.structure import Plain, Registry, Structure, parameters_of, table
-from tardigrad.links import LINKS, Link
+from tardigrad.links import CODECS, LINKS, Codec, Link
 from tardigrad.policies import POLICIES, Policy
 from tardigrad.rules import RULES, WEIGHTS, Rule, StalenessWeight
 from tardigrad.rules.rates import RATES, LearningRate
@@ -36,6 +36,7 @@ RULE = Registry("rule", RULES, Rule)
 POLICY = Registry("policy", POLICIES, Policy)
 CLUSTER = Registry("cluster", CLUSTERS, Cluster)
 LINK = Registry("link", LINKS, Link)
+CODEC = Registry("codec", CODECS, Codec)
 WORK = Registry("work", WORKS, Work)
 RATE = Registry("rate", RATES, LearningRate, key="rate")
 WEIGHT = Registry("weight", WEIGHTS, StalenessWeight)
@@ -43,6 +44,7 @@ STRUCTURE = Structure(
     {
         Policy: POLICY,
         Cluster: CLUSTER,
+        Codec: CODEC,
         LearningRate: RATE,
         Rule: RULE,
         StalenessWeight: WEIGHT,
@@ -86,7 +88,7 @@ class Spec:
     policy: Table = field(default_factory=_async)
     """Who waits for whom: `tardigrad list policies`."""
     link: Table = field(default_factory=_full)
-    """What crosses the wire: `tardigrad list links`."""
+    """What crosses the wire: `tardigrad list links`; in which form: `tardigrad list codecs`."""
     work: Table = field(default_factory=_gradient)
     """What workers do between a pull and a push: `tardigrad list works`."""
     seed: int = 0
@@ -184,7 +186,7 @@ class Spec:
         return made
 
     def make_link(self) -> Link:
-        made: Link = STRUCTURE.named(LINK, "link", self.link)
+        made: Link = STRUCTURE.named(LINK, "link", self.link, self._fill())
         return made
 
     def make_work(self) -> AnyWork:
@@ -228,6 +230,7 @@ class Spec:
                 self.limits,
                 say,
                 self.make_work(),
+                self.make_link().codec,
             )
         return prepare_together(
             task,
@@ -287,6 +290,8 @@ class Spec:
             name: {"name": value} if name in SECTIONS and isinstance(value, str) else value
             for name, value in table("the spec", with_new_keys(data)).items()
         }
+        if isinstance(sections.get("link"), dict):  # a codec may stand there alone
+            sections["link"] = {**_full(), **sections["link"]}
         if "log" in sections:
             sections["log"] = _logs_of(sections["log"])
         return cls(**STRUCTURE.arguments(cls, "", sections))

@@ -13,7 +13,9 @@ from tardigrad.engine.run import Say
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.experiment.cells import Experiment, Outcome, RunCell, diverged_outcome, meets
 from tardigrad.experiment.spec import Spec
+from tardigrad.links import Identity
 from tardigrad.scheduling import Schedule
+from tardigrad.work import OneGradient
 
 
 def may_stack(runs: Experiment) -> bool:
@@ -50,6 +52,10 @@ def stacks(
         raise Unsuited(f"{len(schedule.group_rows):,} gradients are done sooner than compiling")
     if spec.shards > 1 or spec.measures:
         raise Unsuited("stacks have one shard and measure nothing on the way")
+    if not isinstance(spec.make_work(), OneGradient):
+        raise Unsuited("stacked workers compute one gradient a row")
+    if not isinstance(spec.make_link().codec, Identity):
+        raise Unsuited("stacks know no codecs")
     rules = [spec.make_rule() for spec in specs]
     made = {spec.learned: spec for spec in specs}
     learned = {name: spec.make_task() for name, spec in made.items()}

@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from tardigrad.core.checks import not_negative, one_of, positive
 from tardigrad.core.keys import key, uniform
+from tardigrad.links.codec import Codec
+from tardigrad.links.identity import AS_THEY_ARE
 from tardigrad.links.link import ON_DROP, Gate, Link, OnDrop
 
 
@@ -26,6 +28,8 @@ class BandwidthAware(Link):
             again, with its old version; "average" (the paper's suggestion): the worker averages the
             gradient into its next push, which carries the newer view and version.
         eps: ε.
+        codec: in which form gradients are pushed. With error feedback the worker adds what was not
+            sent to its next push, whatever `on_drop` says.
 
     Choices:
         ε = 1e-4 (the paper gives none). The worker decides on a reply's parameters with the v̄ of
@@ -41,6 +45,7 @@ class BandwidthAware(Link):
     c_pull: float = 0.0
     on_drop: OnDrop = "reapply"
     eps: float = 1e-4
+    codec: Codec = AS_THEY_ARE
 
     def __post_init__(self) -> None:
         not_negative("c_push", self.c_push)

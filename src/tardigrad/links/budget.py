@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tardigrad.core.checks import one_of, positive
+from tardigrad.core.checks import one_of, positive, require
 from tardigrad.core.keys import key, uniform
+from tardigrad.links.codec import Codec
+from tardigrad.links.identity import AS_THEY_ARE, Identity
 from tardigrad.links.link import ON_DROP, Gate, Link, OnDrop
 
 Direction = Literal["pull", "push", "both"]
@@ -30,6 +32,7 @@ class Budget(Link):
             direction (in both together for "both", half each).
         direction: which direction is budgeted; the other crosses whole.
         on_drop: what becomes of a gradient that is not sent, as in `BandwidthAware`.
+        codec: in which form gradients are pushed, where it is replies that are budgeted.
 
     One of the two extensions that Odena 2016 proposes, section 5, and leaves open how; the formula
     is a **choice**: frequency in proportion to the deviation.
@@ -40,11 +43,17 @@ class Budget(Link):
     bytes_per_update: float
     direction: Direction = "pull"
     on_drop: OnDrop = "average"
+    codec: Codec = AS_THEY_ARE
 
     def __post_init__(self) -> None:
         positive("bytes_per_update", self.bytes_per_update)
         one_of("direction", self.direction, ("pull", "push", "both"))
         one_of("on_drop", self.on_drop, ON_DROP)
+        require(
+            self.direction == "pull" or isinstance(self.codec, Identity),
+            f"direction = {self.direction!r} budgets gradients by the bytes of whole slices, which "
+            f'{type(self.codec).__name__} does not send: use direction="pull", or no codec',
+        )
 
     @property
     def withholds_pushes(self) -> bool:

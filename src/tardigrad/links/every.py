@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tardigrad.core.checks import count
+from tardigrad.links.codec import Codec
+from tardigrad.links.identity import AS_THEY_ARE
 from tardigrad.links.link import Gate, Link
 
 
@@ -18,12 +20,15 @@ class Every(Link):
     Args:
         push: every how many gradients one is sent.
         pull: every how many answers parameters are taken.
+        codec: in which form gradients are pushed. With error feedback those in between are added to
+            the next push, not averaged.
 
     Dean et al. 2012, "Large Scale Distributed Deep Networks", section 4.1 and appendix.
     """
 
     push: int = 1
     pull: int = 1
+    codec: Codec = AS_THEY_ARE
 
     def __post_init__(self) -> None:
         count("push", self.push)

@@ -1,6 +1,7 @@
 """What crosses the wire: the interface between links and the event loop.
 
-A link decides, for every push and every reply, whether its bytes cross. Headers always travel, so
+A link is a gate and a codec. Its gate decides, for every push and every reply, whether its bytes
+cross; its codec in which form pushes do (`codec`). Headers always travel, so
 policies count opportunities, not bytes: a shard hears of every gradient, and a worker of every
 version, also where the tensors stay behind.
 
@@ -17,6 +18,9 @@ deviations that the worker told with its last push.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal
+
+from tardigrad.links.codec import Codec
+from tardigrad.links.identity import AS_THEY_ARE
 
 UNSENT = "unsent"
 """Why a gradient is dropped that waited for a push that crosses, when its worker has gone."""
@@ -53,7 +57,13 @@ class Link(ABC):
     "reapply": the server applies that worker's last transmitted gradient again, with its old
     version. "average": the worker averages it into its next push, which carries the newer view and
     version; the shard answers without an update (asynchronous policies only).
+
+    With a codec that feeds errors back, the worker keeps all of it in either case, and adds it to
+    its next push.
     """
+
+    codec: Codec = AS_THEY_ARE
+    """In which form gradients are pushed."""
 
     @property
     def withholds_pushes(self) -> bool:

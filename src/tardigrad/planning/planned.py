@@ -232,7 +232,7 @@ def _cluster(data: Mapping[str, Any]) -> TimedCluster:
         "a plan is about time, and a dispatcher has none: use a cluster with times, such as gamma",
     )
     require(
-        isinstance(STRUCTURE.named(LINK, "link", data.get("link", "full")), Full),
+        STRUCTURE.named(LINK, "link", data.get("link", "full")) == Full(),
         "a plan compares policies where every message is sent whole: plan with link=full, and put "
         "the link into what is recommended",
     )

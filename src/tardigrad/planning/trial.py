@@ -208,7 +208,7 @@ class Trial:
         if not math.isfinite(measured):
             raise Diverged(execution.updates, 0, measured, "the evaluation")
         done = int(made.group_start[execution.position])
-        crossed = traffic(made, execution.shard_bytes, execution.position)
+        crossed = traffic(made, execution.shard_bytes, execution.position, execution.push_bytes)
         return CurvePoint(
             at_s,
             measured,

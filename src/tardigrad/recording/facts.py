@@ -10,7 +10,7 @@ from tardigrad.core.checks import require
 from tardigrad.core.used_code import changes, used_code
 from tardigrad.core.version import __version__
 from tardigrad.engine import Shard
-from tardigrad.links import Link
+from tardigrad.links import Codec, Link, that_codes
 from tardigrad.policies import Policy
 from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
@@ -31,11 +31,17 @@ NAMES = {
 }
 
 
-def facts_of(task: Task, rule: Rule, threads: int, work: AnyWork | None = None) -> dict[str, Any]:
+def facts_of(
+    task: Task,
+    rule: Rule,
+    threads: int,
+    work: AnyWork | None = None,
+    codec: Codec | None = None,
+) -> dict[str, Any]:
     """`code` is what gradients and updates are computed by."""
     return {
         "tardigrad": __version__,
-        "code": used_code(task, rule, work or OneGradient(), Shard),
+        "code": used_code(task, rule, work or OneGradient(), Shard, *that_codes(codec)),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": platform.machine(),

@@ -14,6 +14,7 @@ from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.engine.exact import Exact
 from tardigrad.engine.execute import divide, prepare
 from tardigrad.engine.job import Job
+from tardigrad.links import Codec, Identity
 from tardigrad.recording.facts import check_facts, facts_of
 from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
@@ -49,6 +50,7 @@ def replay_recorded(
     checkpoint: str | Path | None = None,
     force: bool = False,
     work: AnyWork | None = None,
+    codec: Codec | None = None,
 ) -> Replayed:
     """Execute a recorded schedule, comparing θ with every digest in the record.
 
@@ -56,18 +58,18 @@ def replay_recorded(
     written, with everything needed to look at that moment. Refused where the record's facts
     differ from what is here, because then other bits would prove nothing (`force`: not refused).
     """
-    facts, work = record["facts"], work or OneGradient()
+    facts, work, codec = record["facts"], work or OneGradient(), codec or Identity()
     if not force:
         check_facts(
             facts,
-            facts_of(task, rule, facts["threads"], work),
+            facts_of(task, rule, facts["threads"], work, codec),
             "Replay it where these are the same, or with --force (force=True) to see how far it "
             "agrees",
         )
     _check_until(until, schedule)
     recorded = {(shard, version): value for shard, version, value in record["digests"]}
     sharding = divide(task, rule, schedule.shards, record["shard_by"])
-    execution = Exact(Job(schedule, hosted(task), rule, sharding, work=work))
+    execution = Exact(Job(schedule, hosted(task), rule, sharding, work=work, codec=codec))
     difference, compared = None, 0
     with _threads(facts["threads"]):
         while execution.position < schedule.groups and difference is None:
@@ -123,7 +125,14 @@ def replay_run(
             engine, computed = "exact", hosted(task)
         limits = Limits(chunk=source.chunk)
         execution = prepare(
-            schedule, computed, rule, engine, source.shard_by, limits=limits, work=run.work
+            schedule,
+            computed,
+            rule,
+            engine,
+            source.shard_by,
+            limits=limits,
+            work=run.work,
+            codec=run.codec,
         )
         while execution.updates < goal and not execution.finished:
             execution.advance_to(goal)

@@ -30,7 +30,7 @@ from tardigrad.engine.result_files import SUMMARY, MetricsFile, save_result, wri
 from tardigrad.engine.resume import CHECKPOINT
 from tardigrad.engine.run import Provenance, Say
 from tardigrad.engine.stop import Stop
-from tardigrad.links import Full, Link
+from tardigrad.links import Full, Link, that_codes
 from tardigrad.policies import Async, Policy
 from tardigrad.protocol.coordinator import Coordinator
 from tardigrad.recording.disk import LATE, FolderDisk, file_system
@@ -137,6 +137,10 @@ def train(
     policy.check(workers, shards)
     check_link(policy, link)
     check_weights(rule, policy)
+    require(
+        not that_codes(link.codec),
+        f"{type(link.codec).__name__}: codecs are simulated, and not yet run on Ray",
+    )
     check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
     check_work(work, task, link.on_drop if link.withholds_pushes else None)
     check_size(workers, updates, shards, workers + updates, closed=False)

@@ -1,5 +1,6 @@
 """The Schedule, the event loop that makes one, saving, analysis."""
 
+from tardigrad.scheduling.held import held_back
 from tardigrad.scheduling.make import check_control, control, schedule
 from tardigrad.scheduling.recorder import Recorder
 from tardigrad.scheduling.schedule import Schedule
@@ -13,6 +14,7 @@ __all__ = [
     "Traffic",
     "check_control",
     "control",
+    "held_back",
     "schedule",
     "traffic",
     "validate",

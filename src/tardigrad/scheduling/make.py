@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from tardigrad.clusters import Clockless, Cluster, FixedOrder, SeveralSteps, TimedCluster
 from tardigrad.core.arrays import Ints
 from tardigrad.core.checks import count, require
-from tardigrad.links import Full, Gate, Link
+from tardigrad.links import Full, Gate, Identity, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.scheduling.closed import closed_schedule, in_one_piece, least_gradients
 from tardigrad.scheduling.loop import ControlLoop
@@ -40,7 +40,7 @@ def schedule(
     policy, link = policy or Async(), link or Full()
     about = check_control(policy, cluster, updates, seed, shards, link, batches)
     assert cluster is not None
-    cluster = _of_several(cluster, batches)
+    cluster = _of_several(_encoded(cluster, link, shards), batches)
     require(
         not link.reads_deviation,
         f"{type(link).__name__} decides by the gradient's deviation, which a schedule without "
@@ -70,7 +70,7 @@ def control(
     batches: int = 1,
 ) -> ControlLoop:
     """The event loop of these parts, ready to run into the recorder."""
-    cluster = _of_several(cluster, batches)
+    cluster = _of_several(_encoded(cluster, link, recorder.shards), batches)
     timed = cluster if isinstance(cluster, TimedCluster) else None
     messages = None
     if timed is not None and timed.network is not None:
@@ -106,6 +106,18 @@ def check_control(
     described = {"policy": policy, "cluster": cluster, "link": link}
     about = {name: _about(part) for name, part in described.items()} | {"seed": seed}
     return about if batches == 1 else about | {"batches": batches}
+
+
+def _encoded(cluster: Cluster, link: Link, shards: int) -> Cluster:
+    """The cluster as it is where a codec makes pushes smaller than replies."""
+    network = cluster.network if isinstance(cluster, TimedCluster) else None
+    if network is None or network.model_bytes is None or isinstance(link.codec, Identity):
+        return cluster
+    assert isinstance(cluster, TimedCluster)
+    each = network.number_bytes
+    length = max(1, round(network.model_bytes / shards / each))
+    push_bytes = shards * link.codec.encoded_bytes(length, each)
+    return replace(cluster, network=network.pushing(push_bytes))
 
 
 def _of_several(cluster: Cluster, batches: int) -> Cluster:
@@ -168,8 +180,12 @@ def _check(policy: Policy, workers: int, shards: int, clockless: bool) -> None:
 
 
 def _about(part: Any) -> dict[str, Any]:
-    described = {"name": type(part).__name__}
+    described: dict[str, Any] = {"name": type(part).__name__}
     if is_dataclass(part) and not isinstance(part, type):
         described |= {k: v for k, v in asdict(part).items() if not callable(v)}
+    if isinstance(part, Link):
+        described.pop("codec", None)
+        if not isinstance(part.codec, Identity):
+            described["codec"] = _about(part.codec)
     plain: dict[str, Any] = json.loads(json.dumps(described))  # as a saved one will say it
     return plain

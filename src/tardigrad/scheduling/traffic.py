@@ -14,7 +14,7 @@ class Copies:
     """One direction. A copy is one shard's slice: of a gradient, or of the parameters."""
 
     potential: int
-    """Opportunities: copies had nothing been held back."""
+    """Opportunities: copies had nothing been held back, nor encoded."""
     sent: int
     potential_bytes: int
     sent_bytes: int
@@ -42,11 +42,17 @@ class Traffic:
         }
 
 
-def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None = None) -> Traffic:
+def traffic(
+    schedule: Schedule,
+    shard_bytes: Sequence[int],
+    groups: int | None = None,
+    push_bytes: Sequence[int] | None = None,
+) -> Traffic:
     """What crossed before the given number of groups had been applied (None: in all).
 
     Args:
         shard_bytes: the bytes of each shard's slice of the parameters.
+        push_bytes: those of its slice of a gradient as it travels; None: the same.
 
     A link's decisions are counted as recorded. With `Full` every gradient that a shard applied or
     dropped counts one push and one pull, and every return of a worker one pull; one that was
@@ -55,6 +61,8 @@ def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None =
     counted as recorded.
     """
     sizes = np.asarray(shard_bytes, dtype=np.int64)
+    pushed_sizes = sizes if push_bytes is None else np.asarray(push_bytes, dtype=np.int64)
+    travelling = (pushed_sizes, sizes)
     if len(schedule.wire_shard):
         until = len(schedule.wire_after)
         if groups is not None:
@@ -63,7 +71,12 @@ def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None =
         sent = schedule.wire_sent[:until] == 1
         ways = ((shard[way], shard[way & sent]) for way in (~pull, pull))
         counts = ([np.bincount(of, minlength=len(sizes)) for of in way] for way in ways)
-        return Traffic(*(_copies(potential, crossed, sizes) for potential, crossed in counts))
+        return Traffic(
+            *(
+                _copies(potential, crossed, sizes, travel)
+                for (potential, crossed), travel in zip(counts, travelling, strict=True)
+            )
+        )
     done = schedule.groups if groups is None else groups
     applied = np.diff(schedule.group_start[: done + 1])
     arrived = np.repeat(schedule.group_shard[:done], applied)
@@ -79,7 +92,12 @@ def traffic(schedule: Schedule, shard_bytes: Sequence[int], groups: int | None =
     pulled = np.bincount(replies, minlength=schedule.shards)
     chosen = schedule.reply_after < until
     np.add.at(pulled, schedule.reply_shard[chosen], schedule.reply_extra[chosen])
-    return Traffic(*(_copies(count, count, sizes) for count in (pushed, pulled)))
+    return Traffic(
+        *(
+            _copies(count, count, sizes, travel)
+            for count, travel in zip((pushed, pulled), travelling, strict=True)
+        )
+    )
 
 
 def copies_curve(schedule: Schedule, pull: bool) -> tuple[Ints, Ints]:
@@ -89,8 +107,9 @@ def copies_curve(schedule: Schedule, pull: bool) -> tuple[Ints, Ints]:
     return np.arange(1, len(sent) + 1), np.cumsum(sent)
 
 
-def _copies(potential: Ints, crossed: Ints, sizes: Ints) -> Copies:
-    """Of opportunities and copies that crossed, shard by shard."""
+def _copies(potential: Ints, crossed: Ints, sizes: Ints, travel: Ints) -> Copies:
+    """Of opportunities and copies that crossed, shard by shard; sizes: of a slice as it is, and as
+    it travels."""
     return Copies(
-        int(potential.sum()), int(crossed.sum()), int(potential @ sizes), int(crossed @ sizes)
+        int(potential.sum()), int(crossed.sum()), int(potential @ sizes), int(crossed @ travel)
     )
