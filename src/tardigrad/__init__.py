@@ -80,6 +80,7 @@ PLACES = {
         "Backup",
         "BoundedDelay",
         "Deadline",
+        "Malenia",
         "Partial",
         "PartialPull",
         "Policy",

@@ -71,6 +71,7 @@ def test_every_name_can_stand_in_a_spec() -> None:
         "bounded_delay": {"max_delay": 3},
         "ringmaster": {"bound": 3},
         "rennala": {"batch": 3},
+        "malenia": {"batch": 3},
         "quorum": {"size": 2, "grace_s": 0.5},
     }
     for name in RULES:

@@ -9,6 +9,7 @@ from tardigrad.links import Link
 from tardigrad.links.budget import Direction
 from tardigrad.links.link import OnDrop
 from tardigrad.policies import Policy
+from tardigrad.policies.quorum import WEIGHTS
 from tests.fuzz.fuzz_draws import Draws
 
 TRACE = str(Path(__file__).with_name("step_times.csv"))
@@ -122,11 +123,15 @@ def _base(draw: Draws, workers: int, clock: bool) -> Policy:
     if kind == 7:
         return tg.Ringmaster(draw.integer(1, 6), stop=draw.chance(0.5))
     if kind == 8:
-        return tg.Rennala(draw.integer(1, 2 * workers), stop=draw.chance(0.5))
+        batch = draw.integer(1, 2 * workers)
+        return tg.Malenia(batch) if draw.chance(0.5) else tg.Rennala(batch, stop=draw.chance(0.5))
     if kind == 9:
         grace_s = draw.uniform(0.05, 2.0) if clock and draw.chance(0.6) else 0.0
+        measured = draw.choice([0.0, 2.0, 5.0]) if clock and draw.chance(0.3) else None
         late: Literal["drop", "next"] = draw.choice(["drop", "next"])
-        return tg.Quorum(draw.integer(1, workers), grace_s, late)
+        weights = draw.choice(list(WEIGHTS))
+        grace_s = 0.0 if measured is not None else grace_s
+        return tg.Quorum(draw.integer(1, workers), grace_s, late, weights, measured)
     if kind == 6:
         timeouts = {
             name: draw.uniform(0.05, 2.0)

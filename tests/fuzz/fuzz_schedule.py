@@ -240,7 +240,9 @@ def _arrivals(f: Facts) -> None:
 def _answers(f: Facts) -> None:
     """Who waits for its answers starts when its last gradient has met its fate at every shard."""
     s, base = f.s, f.base
-    waits = getattr(base, "wait", True) and not isinstance(base, tg.Partial | tg.Rennala)
+    waits = getattr(base, "wait", True) and not isinstance(
+        base, tg.Partial | tg.Rennala | tg.Malenia
+    )
     waits = waits and getattr(base, "late", "drop") == "drop"
     if not waits or f.pulls_part or f.case.link.withholds_pushes:
         return
@@ -291,13 +293,21 @@ def _groups(f: Facts) -> None:
         assert sizes.max() <= workers
     if isinstance(base, tg.Rennala) and f.everything_crosses:
         assert (sizes == base.batch).all()
+    if isinstance(base, tg.Malenia) and f.everything_crosses:
+        for group in range(s.groups):
+            given = np.bincount(s.worker[s.group(group)], minlength=workers)
+            assert given.min() >= 1, "everybody gives one"
+            assert workers**2 / (1 / given).sum() >= base.batch - 1e-9, "worth S gradients"
+            each = s.weights(group) or np.full(sizes[group], 1 / sizes[group])
+            shares = np.bincount(s.worker[s.group(group)], each)
+            assert np.allclose(shares, 1 / workers), "each worker counts the same"
 
 
 def _bounds(f: Facts) -> None:
     s, base = f.s, f.base
     if isinstance(base, tg.BoundedDelay | tg.Ringmaster):
         assert s.delays.max() <= base.max_delay
-    rounds = isinstance(base, tg.Sync | tg.Backup | tg.Deadline | tg.Rennala)
+    rounds = isinstance(base, tg.Sync | tg.Backup | tg.Deadline | tg.Rennala | tg.Malenia)
     rounds = rounds or (isinstance(base, tg.Quorum) and base.late == "drop")
     if rounds and f.everything_crosses and not f.pulls_part:
         assert s.delays.max() == 0, "a round is computed at the version it is applied to"
@@ -309,6 +319,7 @@ def _bounds(f: Facts) -> None:
         tg.BoundedDelay: "delay over bound",
         tg.Ringmaster: "delay at bound",
         tg.Rennala: "old version",
+        tg.Malenia: "old version",
         tg.Quorum: "too late",
     }
     # What a worker that left had pushed, or held back, may be lost.

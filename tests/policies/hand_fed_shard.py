@@ -22,10 +22,13 @@ class Shard:
         read: int | None = None,
         at_s: float = 0.0,
         stay: int | None = None,
+        steps: int = 1,
+        samples: int = 1,
     ) -> list[ShardCommand]:
         read = stamp if read is None else read
         stay = self.stays[worker] if stay is None else stay
-        arrival = Arrival(self.rows, worker, self.steps[worker], stamp, read, stay)
+        step = self.steps[worker]
+        arrival = Arrival(self.rows, worker, step, stamp, read, stay, steps, samples)
         self.rows += 1
         self.steps[worker] += 1
         return self.half.on_push(arrival, at_s)

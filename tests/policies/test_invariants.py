@@ -34,15 +34,19 @@ EXAMPLES: list[Policy] = [
     tg.Ringmaster(5, stop=True),
     tg.Rennala(4, stop=True),
     tg.RampUp(tg.Ringmaster(5, stop=True), updates=20),
+    tg.Malenia(4),
+    tg.Malenia(13),
     tg.Quorum(4),
     tg.Quorum(4, grace_s=20.0),
     tg.Quorum(3, grace_s=10.0, late="next"),
+    tg.Quorum(4, weights="samples", grace_deviations=5.0),
     tg.PartialPull(tg.StaleSynchronous(1), pull=0.5),
     tg.PartialPull(tg.Backup(2), pull=0.7, pull_timeout_s=10.0),
     tg.PartialPull(tg.Sync(), pull=0.3),
     tg.PartialPull(tg.SoftSync(3, wait=False), pull=0.5),
     tg.PartialPull(tg.Quorum(3, grace_s=10.0, late="next"), pull=0.5),
     tg.PartialPull(tg.Rennala(4), pull=0.5),
+    tg.PartialPull(tg.Malenia(8), pull=0.5),
     tg.RampUp(tg.Async(), updates=20),
     tg.RampUp(tg.Sync(), updates=20),
     tg.RampUp(tg.Partial(push=4, pull=0.7), updates=20),
@@ -132,7 +136,14 @@ def test_group_sizes_and_bounds(cluster: str, seed: int) -> None:
     }
     for policy, size in sizes.items():
         assert set(np.diff(made(policy, cluster, seed).group_start)) == {size}, policy
-    for policy in (tg.Sync(), tg.Backup(2), tg.Rennala(4), tg.Quorum(4), tg.Quorum(3, 20.0)):
+    for policy in (
+        tg.Sync(),
+        tg.Backup(2),
+        tg.Rennala(4),
+        tg.Malenia(8),
+        tg.Quorum(4),
+        tg.Quorum(3, 20.0),
+    ):
         assert made(policy, cluster, seed).delays.max() == 0, policy
     for bound in (0, 3, 8):
         assert made(tg.BoundedDelay(bound), cluster, seed).delays.max() <= bound

@@ -28,7 +28,7 @@ def test_limits_are_the_same_schedules(cluster: Cluster, shards: int) -> None:
     n = cluster.workers
     synchronous, asynchronous = (made(p, cluster, shards) for p in (tg.Sync(), tg.Async()))
     policy: Policy
-    quorums = tg.Quorum(n), tg.Quorum(n, late="next")
+    quorums = tg.Quorum(n), tg.Quorum(n, late="next"), tg.Quorum(n, weights="samples")
     for policy in (tg.Backup(0), tg.SoftSync(1), *quorums, tg.PartialPull(tg.Sync())):
         assert differing(made(policy, cluster, shards), synchronous) == [], policy
     unbounded = tg.StaleSynchronous(None), tg.StaleSynchronous(inf), tg.BoundedDelay(10**9)
@@ -55,6 +55,8 @@ def test_newer_policies_are_older_ones_at_their_limits(cluster: Cluster, shards:
     ]
     if cluster != CLUSTERS[2]:  # which has no clock
         pairs += [(tg.Quorum(1, 1e9), tg.Sync()), (tg.Quorum(3, 1e9, "next"), tg.Sync())]
+        pairs += [(tg.Quorum(6, grace_deviations=0.0), tg.Sync())]
+        pairs += [(tg.Quorum(2, grace_deviations=1e9), tg.Sync())]
     for mine, theirs in pairs:
         one, other = (made(p, cluster, shards) for p in (mine, theirs))
         assert differing(one, other, ignore=["reasons"]) == [], (mine, theirs)

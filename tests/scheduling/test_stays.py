@@ -119,6 +119,7 @@ ANSWERING: list[Policy] = [
     tg.Ringmaster(4, stop=True),
     tg.Rennala(3, stop=True),
     tg.RampUp(tg.Ringmaster(3, stop=True), updates=20),
+    tg.Malenia(6),
     tg.Quorum(3, grace_s=20.0),
     tg.Quorum(3, grace_s=20.0, late="next"),
     tg.PartialPull(tg.Async(), pull=0.5),

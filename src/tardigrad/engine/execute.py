@@ -283,7 +283,10 @@ def check_weights(rule: Rule, given_by: Policy | Schedule) -> None:
     if isinstance(given_by, Schedule):
         gives, who = given_by.weighted, given_by.about.get("policy", {}).get("name", "the schedule")
     else:
-        gives, who = given_by.gives_weights, type(given_by).__name__
+        gives, within = given_by.gives_weights, given_by
+        while isinstance(inner := getattr(within, "policy", None), Policy):
+            within = inner
+        who = type(within).__name__
     require(
         rule.takes_weights or not gives,
         f"{who} lets some gradients of an update count for more than others, and "

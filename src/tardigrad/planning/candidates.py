@@ -14,27 +14,12 @@ from tardigrad.policies import (
     StaleSynchronous,
     Sync,
 )
-
-SLACK = 1e-9
-"""A deadline is this much later, relatively, than the gradient it is for: a median of rounded
-times may lie just before the times themselves."""
-DEVIATIONS = 5.0
-"""How many median absolute deviations after the median is late: 3.4 standard deviations of normal
-times (**choice**)."""
+from tardigrad.policies.lateness import DEVIATIONS, late_after_s
 
 
 def deadline_of(times_s: Floats, deviations: float = DEVIATIONS) -> float:
-    """median + k · MAD of the time from a version's beginning until a gradient of it comes.
-
-    Neither figure is moved by how late stragglers are.
-
-    Args:
-        times_s: to each gradient of each version, NaN where none came.
-        deviations: k.
-    """
-    came = times_s[np.isfinite(times_s)]
-    median = float(np.median(came))
-    return (median + deviations * float(np.median(np.abs(came - median)))) * (1 + SLACK)
+    """`late_after_s` of the time to each gradient of each version, NaN where none came."""
+    return late_after_s(times_s[np.isfinite(times_s)].tolist(), deviations)
 
 
 def candidates(workers: int, backups: int, deadline_s: float) -> list[Policy]:

@@ -18,6 +18,7 @@ from tardigrad.policies.machine import (
     SetTimer,
     Start,
 )
+from tardigrad.policies.malenia import Malenia
 from tardigrad.policies.partial import Partial
 from tardigrad.policies.partial_pull import PartialPull
 from tardigrad.policies.quorum import Quorum
@@ -39,6 +40,7 @@ POLICIES: dict[str, type[Policy]] = {
     "bounded_delay": BoundedDelay,
     "ringmaster": Ringmaster,
     "rennala": Rennala,
+    "malenia": Malenia,
     "quorum": Quorum,
     "partial_pull": PartialPull,
     "ramp_up": RampUp,
@@ -54,6 +56,7 @@ __all__ = [
     "Deadline",
     "Drop",
     "Interrupt",
+    "Malenia",
     "Partial",
     "PartialPull",
     "Policy",

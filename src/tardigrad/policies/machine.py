@@ -40,6 +40,10 @@ class Arrival:
     stamp: int
     read: int
     stay: int = 0
+    steps: int = 1
+    """Steps that made it, and samples in it: policies look at their ratios alone, so both count
+    from 1 where all rows take the same."""
+    samples: int = 1
 
 
 @dataclass(slots=True)

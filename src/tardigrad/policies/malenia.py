@@ -1,0 +1,96 @@
+"""Malenia: a fair share of every worker in each update, however slow some are."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tardigrad.core.checks import count
+from tardigrad.policies.groups import RoundHalf
+from tardigrad.policies.machine import (
+    Arrival,
+    Policy,
+    PullAll,
+    PullHalf,
+    PushHalf,
+    ShardCommand,
+)
+
+
+@dataclass(frozen=True)
+class Malenia(Policy):
+    """Apply the mean over workers of each one's own mean of gradients of the current version.
+
+    A worker gives as many as it can: B_i. An update is made as soon as every B_i ≥ 1 and
+
+        (1/n Σ 1/B_i)^−1 ≥ S/n
+
+    over the n workers that are present; a gradient of worker i then weighs 1/(n B_i). So each
+    worker's data count the same (where workers have data of their own, `Rennala` would forget the
+    slow ones'), and a slow worker's few gradients are made up for by the others' many.
+
+    Who pushes goes on at once with the version that is there; over several shards, when all are at
+    one version. A gradient of an older version is dropped ("old version") when it arrives. Each
+    shard counts for itself; where all workers have come to wait for it, because some of what they
+    pushed was lost, it goes on with less. What a worker gave before it left stays in the update,
+    as one more worker's share, but is not waited for.
+
+    Args:
+        batch: S, the gradients that an update is worth: where all give the same, how many it takes.
+
+    Trap: the harmonic mean is at most n times its smallest B_i, so for S > n² one slow worker must
+    give several, and all wait for it.
+
+    Limits: with one worker it is `Rennala(S)`; S ≤ n is at least one gradient of each.
+
+    Reference: Tyurin and Richtárik, Optimal Time Complexities of Parallel Stochastic Optimization
+    Methods Under a Fixed Computation Model (2023). **Choice**: there, workers are interrupted when
+    an update is made; here what they were computing is dropped when it arrives.
+    """
+
+    batch: int
+
+    def __post_init__(self) -> None:
+        count("batch", self.batch)
+
+    @property
+    def gives_weights(self) -> bool:
+        return True
+
+    def push_half(self, workers: Iterable[int]) -> PushHalf:
+        return _MaleniaHalf(workers, self.batch)
+
+    def pull_half(self, shards: int) -> PullHalf:
+        return PullAll(shards, same_version=True)
+
+
+class _MaleniaHalf(RoundHalf):
+    def __init__(self, workers: Iterable[int], batch: int) -> None:
+        super().__init__(workers)
+        self.batch = batch
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        if arrival.stamp < self.version:
+            return self.refuse(arrival)
+        # More may come of this worker, so that, other than in rounds, it has not answered.
+        return [*self.gather(arrival, now_s), *self.answer(arrival)]
+
+    def review(self, now_s: float) -> list[ShardCommand]:
+        return self.close()[:1] if self.exhausted or self._enough else []
+
+    @property
+    def _enough(self) -> bool:
+        workers, given = len(self.members), self.waiting
+        if not workers or len(given) < max(self.batch, workers):  # no mean is above the plain one
+            return False
+        each = Counter(given)
+        if len(each) < workers:
+            return False
+        reciprocals = sum(Fraction(many, b) for b, many in Counter(each.values()).items())
+        return reciprocals * self.batch <= workers**2  # exactly: 1/3 three times is 1
+
+    def weigh(self, group: Sequence[Arrival]) -> tuple[float, ...]:
+        each = Counter(arrival.worker for arrival in group)
+        if len(set(each.values())) == 1:
+            return ()
+        return tuple([1 / (len(each) * each[arrival.worker]) for arrival in group])
