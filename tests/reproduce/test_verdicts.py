@@ -256,6 +256,14 @@ def test_tails_times_and_adam() -> None:
     )
     assert verdict("G6", lambda name: {"test_loss": 1.5}).kind == "does not hold"
 
+    def at_high_rates(name: str) -> Figures:
+        fails = "/lr=0.004/" in name and "/adam_ga/" not in name
+        return {"diverged": True} if fails else {"test_loss": 1.5}
+
+    said = verdict("G6", at_high_rates)
+    assert said.kind == "holds with a choice"
+    assert said.why.startswith("rates of 0.004: Adam and Adam-SA do not fail at the paper's rate")
+
 
 def test_psp_and_backups() -> None:
     ends = {"32,100%": 0.9, "28,100%": 0.895, "28,90%": 0.89, "20,75%": 0.8}
@@ -266,14 +274,25 @@ def test_psp_and_backups() -> None:
 
     def late(name: str) -> Figures:
         stale = int(name.split("/")[0].partition("=")[2])
-        return {"test_accuracy_ema": 0.99 - stale / 1e4}
+        by_rate = 0.01 if "/lr=0.02/" in name else 0.0
+        right = 0.98 - stale / 1e4 + by_rate
+        return {"test_accuracy_ema": right, "validation_accuracy_ema": right}
 
-    assert verdict("B1", late).kind == "holds with a choice"
-    worse = {f"staleness=0/seed={seed}": {"test_accuracy_ema": 0.9} for seed in range(3)}
-    assert verdict("B1", late, worse).kind == "does not hold"
-    blown = {f"staleness=50/seed={seed}": {"diverged": True} for seed in range(3)}
-    said = verdict("B1", late, blown)
+    said = verdict("B1", late)
+    assert said.kind == "does not hold"  # at its best rate staleness 20 ends above 0
+    assert said.ours == "error 2.00% at 0, 1.20% at 20, 1.50% at 50"
+    fresh = {"test_accuracy_ema": 0.995, "validation_accuracy_ema": 0.995}
+    better = {f"staleness=0/lr=0.1/seed={seed}": fresh for seed in range(3)}
+    said = verdict("B1", late, better)
+    assert said.kind == "holds with a choice"
+    assert said.why == "lower rates, chosen by validation: 0.02 at 20 and 0.02 at 50"
+    grid = ("0.05", "0.02", "0.01", "0.005")
+    blown: dict[str, Figures] = {
+        f"staleness=50/lr={lr}/seed={seed}": {"diverged": True} for lr in grid for seed in range(3)
+    }
+    said = verdict("B1", late, {**better, **blown})
     assert said.why == "training fails at staleness 50, where the paper's did not"
+    assert verdict("B1", lambda n: None if "/lr=0.1/" in n else late(n)).kind == "not measured yet"
 
     def trained(name: str) -> Figures:
         kind = name.split("/")[0]

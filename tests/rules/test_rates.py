@@ -94,6 +94,15 @@ def test_linear() -> None:
     assert [at(rate, k) for k in range(6)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
 
 
+def test_a_rate_may_be_held_before_it_falls() -> None:
+    rate = rates.linear(1.0, over=2, final=0.2, start=3)
+    assert [at(rate, k) for k in range(7)] == pytest.approx([1, 1, 1, 1, 0.6, 0.2, 0.2])
+    later = rates.cosine(1.0, over=4, start=2)
+    assert [at(later, k) for k in (1, 2, 4, 6)] == pytest.approx([1, 1, 0.5, 0])
+    epochs = rates.linear(1.0, over=1, by="epochs", start=1)
+    assert epochs.at(Progress(updates=9, samples=90, epoch_size=60)) == pytest.approx(0.5)
+
+
 def test_cosine() -> None:
     rate = rates.cosine(1.0, over=4)
     half = math.sqrt(0.5)
@@ -144,6 +153,7 @@ BAD = [
     (lambda: rates.step(0.1, (5,), factor=0.0), "factor must be greater than 0"),
     (lambda: rates.linear(0.1, over=0), "over must be greater than 0"),
     (lambda: rates.linear(0.1, over=5, final=-0.1), "final must not be negative"),
+    (lambda: rates.linear(0.1, over=5, start=-1), "start must not be negative"),
     (lambda: unchecked.cosine(0.1, over=5, final="0"), "final must be a finite number"),
     (lambda: unchecked.cosine(0.1, over=5, by="epoch"), "by must be one of.*did you mean 'epochs'"),
     (lambda: unchecked.step(0.1, (5,), by="steps"), "by must be one of"),

@@ -22,6 +22,10 @@ from tardigrad.reproduce.study import Study, StudyCell
 
 WORKERS = (4, 8)
 RATE = 0.5
+WARM_UP = 5.0
+"""Epochs."""
+COLD = "cold/M=8/DC-ASGD-a/seed=0"
+"""Without the warm-up."""
 QUICK_RATE = 0.05
 """At which ASGD with 8 workers ends highest of 0.05, 0.1, 0.2 and 0.4."""
 LATE: dict[str, dict[str, Plain]] = {
@@ -36,8 +40,13 @@ MARGIN = 0.005
 """What "catches up with sequential SGD" is taken for: half a point, about what seeds vary."""
 
 
-def _spec(images: str, rule: str, workers: int, seed: int) -> dict[str, Plain]:
+def _spec(
+    images: str, rule: str, workers: int, seed: int, warm_up: float = WARM_UP
+) -> dict[str, Plain]:
     gradients = 160 * 50_000 // 128
+    rate: dict[str, Plain] = {"rate": "step", "lr": RATE, "milestones": [80, 120], "by": "epochs"}
+    if warm_up:
+        rate = {"rate": "warm_up", "over": warm_up, "by": "epochs", "after": rate}
     return _run(
         {
             "name": "cifar10_resnet20",
@@ -50,7 +59,7 @@ def _spec(images: str, rule: str, workers: int, seed: int) -> dict[str, Plain]:
         workers,
         seed,
         gradients,
-        {"lr": RATE, "milestones": [80, 120], "by": "epochs"},
+        rate,
         0.0001,
     )
 
@@ -63,7 +72,12 @@ def _small(rule: str, workers: int, seed: int) -> dict[str, Plain]:
         "batch_size": 32,
         "sampling": "epoch",
     }
-    rate: dict[str, Plain] = {"lr": QUICK_RATE, "milestones": [1.0, 1.5], "by": "epochs"}
+    rate: dict[str, Plain] = {
+        "rate": "step",
+        "lr": QUICK_RATE,
+        "milestones": [1.0, 1.5],
+        "by": "epochs",
+    }
     return _run(task, rule, workers, seed, 2 * 55_000 // 32, rate, 0.0)
 
 
@@ -86,7 +100,7 @@ def _run(
         "task": task,
         "rule": {
             **LATE.get(rule, {"name": "sgd"}),
-            "lr": {"rate": "step", **rate},
+            "lr": rate,
             "weight_decay": weight_decay,
         },
         "policy": {"name": "sync" if rule == "SSGD" else "async"},
@@ -104,6 +118,7 @@ def _full() -> Iterator[StudyCell]:
                 for rule in LATE:
                     name = f"{images}/M={workers}/{rule}/seed={seed}"
                     yield StudyCell(name, _spec(images, rule, workers, seed))
+    yield StudyCell(COLD, _spec("crop", "DC-ASGD-a", 8, 0, warm_up=0))
 
 
 def _quick() -> Iterator[StudyCell]:

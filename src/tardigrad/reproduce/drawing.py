@@ -134,3 +134,22 @@ def accuracy_by_workers(
     curves.set_xlabel("epochs")
     legend(curves)
     written(figure, path)
+
+
+def error_curves(
+    found: FoundCells, folder: Path, lines: Mapping[str, str], metric: str, over: Sequence[str]
+) -> list[Path]:
+    """Test error along the runs, a panel for each of what it is drawn over; stems by label."""
+    form = " (quick form, a stand-in)" if found.quick else ""
+    figure, grid = panels(len(over), f"{found.study}{form}: test error")
+    for axes, x in zip(grid, over, strict=True):
+        for (label, stem), colour in zip(lines.items(), COLOURS, strict=False):
+            at, accuracy = curve(found.matching(f"{stem}/seed=*"), x, metric)
+            if at:
+                errors = [100 - 100 * value for value in accuracy]
+                axes.plot(at, errors, color=colour, label=label)
+        axes.set_xlabel({"epoch": "epochs", "time_s": "virtual time (s)"}[x])
+        axes.set_ylabel("test error (%)")
+        log_scale(axes)
+        legend(axes)
+    return [written(figure, folder / f"{found.study}.png")]

@@ -4,12 +4,7 @@ from pathlib import Path
 
 from tardigrad.reproduce.adam_transformer import judge_adam, transformer
 from tardigrad.reproduce.b_fasgd import fig_3, judge_copies, judge_pulls, judge_pushes
-from tardigrad.reproduce.backup_training import (
-    backup_over_async,
-    judge_backup,
-    judge_late,
-    mnist_staleness,
-)
+from tardigrad.reproduce.backup_training import backup_over_async, judge_backup
 from tardigrad.reproduce.claims import Claim, LedgerRow, judged
 from tardigrad.reproduce.dc_asgd import dc_asgd_cifar, judge_dc_asgd
 from tardigrad.reproduce.dc_asgd_time import judge_time, update_time
@@ -25,6 +20,7 @@ from tardigrad.reproduce.gap_aware_more import (
     variants,
 )
 from tardigrad.reproduce.gap_aware_tables import judge_table, table_4, table_5
+from tardigrad.reproduce.mnist_staleness import judge_late, mnist_staleness
 from tardigrad.reproduce.newer import NEWER
 from tardigrad.reproduce.psp_accuracy import accuracy, judge_accuracy
 from tardigrad.reproduce.schedule_studies import (

@@ -140,26 +140,30 @@ class StepRate(LearningRate):
 
 @dataclass(frozen=True)
 class _Anneal(LearningRate):
-    """From η to `final` over `over`, then `final`: what the ways of getting there share.
+    """η until `start`, from there to `final` over `over`, then `final`: what the ways of getting
+    there share.
 
     Args:
         final: the rate at the end.
+        start: when it begins to fall, in the unit of `by`.
     """
 
     lr: float
     over: float
     final: float = 0.0
     by: Unit = "updates"
+    start: float = 0.0
 
     def __post_init__(self) -> None:
         positive("lr", self.lr)
         positive("over", self.over)
         not_negative("final", self.final)
+        not_negative("start", self.start)
         one_of("by", self.by, UNITS)
 
     def _share(self, progress: Progress) -> float:
         """How much of the way is done."""
-        return min(1.0, progress.measure(self.by) / self.over)
+        return min(1.0, max(0.0, progress.measure(self.by) - self.start) / self.over)
 
     @property
     def max(self) -> float:
@@ -167,14 +171,14 @@ class _Anneal(LearningRate):
 
 
 class LinearRate(_Anneal):
-    """From η to `final` in a straight line over `over`, then `final`."""
+    """η until `start`, to `final` in a straight line over `over`, then `final`."""
 
     def at(self, progress: Progress) -> float:
         return self.lr + (self.final - self.lr) * self._share(progress)
 
 
 class CosineRate(_Anneal):
-    """From η to `final` along half a cosine over `over`, then `final`."""
+    """η until `start`, to `final` along half a cosine over `over`, then `final`."""
 
     def at(self, progress: Progress) -> float:
         half = 0.5 * (1.0 + math.cos(math.pi * self._share(progress)))
