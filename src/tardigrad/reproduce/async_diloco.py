@@ -180,8 +180,9 @@ def _draw(found: FoundCells, folder: Path) -> list[Path]:
             continue
         cells = found.matching(f"{stem}/seed=*")
         ends += [cell.records[-1][LOSS] for cell in cells if cell.records]
-        for axes, x in zip(grid, ("time_s", bytes_of), strict=True):
-            along(axes, cells, x, LOSS, colour, f"{name}, rate {rate_of(stem):g}")
+        label = f"{name}, rate {rate_of(stem):g}"
+        along(grid[0], cells, "time_s", LOSS, colour, label)
+        along(grid[1], cells, bytes_of, LOSS, colour, label)
     for axes, label in zip(grid, ("virtual time (s)", "traffic both ways (MB)"), strict=True):
         axes.set_xlabel(label)
         axes.set_ylabel("validation loss" if found.quick else "validation loss (nats a character)")

@@ -55,6 +55,7 @@ def along(
     colour: str,
     label: str,
     scale: float = 1.0,
+    style: str = "-",
 ) -> None:
     """The mean over seeds against an x that differs from seed to seed, in a band of all seeds.
 
@@ -68,7 +69,7 @@ def along(
         return
     at = np.linspace(max(run[0, 0] for run in runs), min(run[0, -1] for run in runs), 200)
     lines = np.array([np.interp(at, *run) for run in runs])
-    axes.plot(at, lines.mean(0), color=colour, label=label)
+    axes.plot(at, lines.mean(0), style, color=colour, label=label)
     axes.fill_between(at, lines.min(0), lines.max(0), color=colour, alpha=0.15, linewidth=0)
 
 

@@ -8,7 +8,8 @@ they were computing is lost then (each speed is a worker of its own that comes a
 
 Every method has its best rate of one grid: the least mean time to the target, over the same seeds,
 within the same virtual time. What methods take beside a rate is not tuned: the bound of delays is
-R = 2n = 32, so that nobody who is as fast as the others is too late; batches are of n = 16. The loss is looked at after every 64 gradients.
+R = 2n = 32, so that nobody who is as fast as the others is too late; batches are of n = 16. The
+loss is looked at after every 64 gradients.
 """
 
 import math

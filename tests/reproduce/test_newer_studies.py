@@ -1,0 +1,118 @@
+"""Studies of newer methods: their small forms run, tables and sentences say what cells say."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tardigrad.experiment import Spec
+from tardigrad.reproduce import async_diloco, federated, time_to_target
+from tardigrad.reproduce.filling import fill, find, write_up
+from tardigrad.reproduce.kept_cells import KeptCell
+from tardigrad.reproduce.newer import NEWER
+from tardigrad.reproduce.study import Study
+from tests.reproduce.made_up import cells_of, run
+
+by_name = pytest.mark.parametrize("study", NEWER, ids=lambda study: study.name)
+
+
+@by_name
+def test_the_quick_form_is_seconds_and_is_gone_on_with(study: Study, tmp_path: Path) -> None:
+    first = study.cells(quick=True)[0].name
+    fill(study, tmp_path, quick=True, only=first)
+    ended: list[str] = []
+    found = fill(study, tmp_path, quick=True, ended=lambda cell: ended.append(cell.name))
+    assert set(ended) == {cell.name for cell in study.cells(quick=True)} - {first}
+    table = write_up(study, found, tmp_path)
+    assert not any("empty" in str(cell) for row in table.rows for cell in row)
+    assert [path.exists() for path in table.figures] == [True]
+    said = [note.partition(" ")[0].rstrip(":,") for note in table.notes]
+    assert {"expected", "came"} <= set(said)
+
+
+@by_name
+def test_every_cell_has_three_seeds_and_differs_in_nothing_else(study: Study) -> None:
+    asked: dict[str, list[dict[str, object]]] = {}
+    for cell in study.cells(quick=False):
+        stem = cell.name.rpartition("/seed=")[0]
+        asked.setdefault(stem, []).append({**cell.asks, "seed": None})
+    assert all(len(same) == 3 and same[0] == same[1] == same[2] for same in asked.values())
+
+
+@by_name
+def test_what_is_not_there_is_told_as_such(study: Study) -> None:
+    notes = study.table(find(study, Path("nowhere"))).notes
+    assert "came: not all cells are there yet" in notes
+
+
+def test_of_federated_methods_the_one_that_is_sooner_is_told() -> None:
+    ends = {"FedAvg": (60, 0.9), "FedBuff": (20, 0.95), "FedAsync": (40, 0.7)}
+    cells: list[KeptCell] = []
+    for shares in federated.SHARES:
+        for method, (at, end) in ends.items():
+            end = 0.96 if shares == "equal" else end
+            points = [(at, end), (100, end)]
+            cells += [
+                run(f"{shares}/{method}/lr={rate:g}/seed={seed}", points, "validation_accuracy")
+                for rate in federated.RATES
+                for seed in range(3)
+            ]
+    table = federated.federated.table(cells_of(cells))
+    assert table.rows[4] == ("skewed", "FedBuff", 0.3, "95.00 ± 0.00 (3)", "20 ± 0")
+    assert table.rows[5] == ("skewed", "FedAsync", 0.3, "70.00 ± 0.00 (3)", "never")
+    assert table.notes[-1] == (
+        "came: with skewed shares FedBuff is at 85% before FedAvg (FedAvg 60 s, FedBuff 20 s, "
+        "FedAsync never); skew costs FedAsync most (points: FedAvg 6.0, FedBuff 1.0, "
+        "FedAsync 26.0)"
+    )
+
+
+def test_equal_work_is_read_between_evaluations() -> None:
+    """Sync sees 100 samples in 100 s; the others four times as many."""
+    cells = []
+    for name in async_diloco.METHODS:
+        each = 1 if name == async_diloco.SYNC else 4
+        for rate in async_diloco.RATES:
+            points = [(0, 4.0), (50, 3.0), (100, 2.0 + rate)]
+            for seed in range(3):
+                cell = f"{name}/lr={rate:g}/seed={seed}"
+                bytes_ = {"push_bytes": 1e4, "pull_bytes": 3e4}
+                cells.append(run(cell, points, async_diloco.LOSS, samples=each, **bytes_))
+    rows = {row[0]: row[1:] for row in async_diloco.async_diloco.table(cells_of(cells)).rows}
+    assert rows[async_diloco.SYNC] == (0.1, "2.100 ± 0.000", "2.100 ± 0.000", 100, "4.0 ± 0.0")
+    assert rows[async_diloco.ASYNC] == (0.1, "2.100 ± 0.000", "3.500 ± 0.000", 400, "4.0 ± 0.0")
+    assert async_diloco.after(401)(cells[-1]) == math.inf
+
+
+def test_where_speeds_change_there_are_always_sixteen_workers() -> None:
+    asked = time_to_target.cluster("changing", 200.0)
+    cell = next(c for c in time_to_target.time_to_target.cells(False) if "changing" in c.name)
+    cluster = Spec.of(cell.asks).make_cluster()
+    assert len(asked["step_s"]) == cluster.workers
+    for at in np.arange(0.5, 239.0, 1.0):
+        away = {a["worker"] for a in asked["absences"] if a["leaves_s"] <= at < a["returns_s"]}
+        there = [s for worker, s in enumerate(asked["step_s"]) if worker not in away]
+        assert len(there) == time_to_target.WORKERS
+        slow = sum(s > 10 for s in there)
+        assert slow == (12 if int(at // time_to_target.PHASE_S) % 2 else 0)
+
+
+def test_times_to_the_target_are_told_in_their_order() -> None:
+    took = dict(zip(time_to_target.METHODS, (math.inf, 40, 30, 20, 50, 60, 70, 80), strict=False))
+    cells = []
+    for where in time_to_target.CLUSTERS:
+        for name, at in took.items():
+            for rate in time_to_target.RATES:
+                good = rate == 0.04 and math.isfinite(at)
+                points = [(10, 5.0), (at if good else 90, 0.05 if good else 1.0)]
+                for seed in range(3):
+                    cell = f"{where}/{name}/lr={rate:g}/seed={seed}"
+                    cells.append(run(cell, points, time_to_target.LOSS))
+    table = time_to_target.time_to_target.table(cells_of(cells))
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["ASGD"] == ("40 ± 0", 0.04, "40 ± 0", 0.04)
+    assert rows["sync"] == ("never", 0.01, "never", 0.01)
+    assert "one slow: Ringmaster 20 s, delay-adaptive 30 s, ASGD 40 s" in table.notes[-1]
+    assert "sync never" in table.notes[-1]
+    assert "at the edge of the grid: one slow/sync/lr=0.01" in table.notes[0]
