@@ -48,8 +48,9 @@ class Int8(Codec):
 
     def decode(self, encoded: Encoded, length: int) -> Values:
         scales, steps = encoded
-        each: Values = np.repeat(scales, self.block)[:length]
-        return each * steps.astype(scales.dtype)
+        each = np.repeat(scales, self.block)[:length]
+        decoded: Values = each * steps.astype(scales.dtype)
+        return decoded
 
     def encoded_bytes(self, length: int, number_bytes: int) -> int:
         return self._blocks(length) * number_bytes + length
