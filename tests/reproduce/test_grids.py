@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tardigrad.reproduce.grids import at_edge, best, first_reaching, last, mean_score, told
+from tardigrad.reproduce.grids import best, edges, first_reaching, last, mean_score, told
 from tardigrad.reproduce.kept_cells import FoundCells, KeptCell
 from tests.reproduce.made_up import cells_of, run
 
@@ -29,8 +29,11 @@ def test_the_best_rate_has_the_lowest_mean_and_none_that_diverged() -> None:
     assert best(found(lost=False), "a", rates, last("loss")) == "a/lr=10"
     assert best(found(), "a", rates, last("loss", highest=True)) == "a/lr=0.1"
     assert best(found(), "b", rates, last("loss")) is None
-    assert [at_edge(f"a/lr={rate}", rates) for rate in ("0.1", "1", "10")] == [True, False, True]
-    assert not at_edge(None, rates)
+    assert edges(found(), ["a/lr=0.1", "b/lr=1", None, "c/lr=10"], rates) == (
+        "at an edge of the grid: a/lr=0.1, c/lr=10"
+    )
+    assert edges(found(), ["b/lr=1", None], rates) == ""
+    assert edges(cells_of([], quick=True), ["a/lr=0.1"], rates) == ""
 
 
 def test_what_is_told_of_seeds() -> None:

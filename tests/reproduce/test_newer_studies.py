@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tardigrad.experiment import Spec
-from tardigrad.reproduce import async_diloco, federated, time_to_target
+from tardigrad.reproduce import async_diloco, compression, federated, time_to_target
 from tardigrad.reproduce.filling import fill, find, write_up
 from tardigrad.reproduce.kept_cells import KeptCell
 from tardigrad.reproduce.newer import NEWER
@@ -62,9 +62,9 @@ def test_of_federated_methods_the_one_that_is_sooner_is_told() -> None:
     assert table.rows[4] == ("skewed", "FedBuff", 0.3, "95.00 ± 0.00 (3)", "20 ± 0")
     assert table.rows[5] == ("skewed", "FedAsync", 0.3, "70.00 ± 0.00 (3)", "never")
     assert table.notes[-1] == (
-        "came: with skewed shares FedBuff is at 85% before FedAvg (FedAvg 60 s, FedBuff 20 s, "
-        "FedAsync never); skew costs FedAsync most (points: FedAvg 6.0, FedBuff 1.0, "
-        "FedAsync 26.0)"
+        "came: with skewed shares FedBuff is at 85% before FedAvg (seconds: FedAvg 60 ± 0, "
+        "FedBuff 20 ± 0, FedAsync never); skew costs FedAsync most (points: FedAvg 6.0, "
+        "FedBuff 1.0, FedAsync 26.0)"
     )
 
 
@@ -113,9 +113,37 @@ def test_times_to_the_target_are_told_in_their_order() -> None:
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["ASGD"] == ("40 ± 0", 0.04, "40 ± 0", 0.04)
     assert rows["sync"] == ("never", 0.02, "never", 0.02)
-    assert "one slow: Ringmaster 20 s, delay-adaptive 30 s, ASGD 40 s" in table.notes[-1]
+    assert "one slow: Ringmaster 20 ± 0, delay-adaptive 30 ± 0, ASGD 40 ± 0" in table.notes[-1]
     assert "sync never" in table.notes[-1]
-    assert "at the edge of the grid: one slow/sync/lr=0.02" in table.notes[0]
+    assert "at an edge of the grid: one slow/sync/lr=0.02" in table.notes[0]
+
+
+def test_of_codecs_bytes_and_losses_stand_beside_the_plain_run() -> None:
+    """Ten times fewer bytes; without feedback a loss twice as high."""
+    cells = []
+    for name in compression.forms():
+        plain, lossy = name == compression.PLAIN, name.endswith("without")
+        for rate in compression.RATES:
+            ends = (0.8 if lossy else 0.4) + (0.1 if rate != 0.04 else 0.0)
+            for seed in range(3):
+                one = run(
+                    f"{name}/lr={rate:g}/seed={seed}",
+                    [(0, 2.0), (100, ends)],
+                    compression.LOSS,
+                    push_bytes=2e5 if plain else 2e4,
+                    validation_accuracy=0.009,
+                )
+                cells.append(one)
+    table = compression.compression.table(cells_of(cells))
+    rows = {row[0]: row[1:] for row in table.rows}
+    figures = ("0.400 ± 0.000", "90.00 ± 0.00 (3)")
+    assert rows["plain"] == (0.04, *figures, "20.0 ± 0.0", 1.0)
+    assert rows["int8, with feedback"] == (0.04, *figures, "2.0 ± 0.0", 10.0)
+    assert table.notes[-1] == (
+        "came, as times the plain run's loss of 0.400: int8 near only with feedback (1.00 with "
+        "feedback, 2.00 without); top-k 10% near only with feedback (1.00 with feedback, 2.00 "
+        "without); top-k 1% near only with feedback (1.00 with feedback, 2.00 without)"
+    )
 
 
 def test_a_run_that_was_lost_does_not_count_though_it_came_back() -> None:

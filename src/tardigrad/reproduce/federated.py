@@ -14,7 +14,16 @@ from types import MappingProxyType
 from tardigrad.core.result_table import ResultTable
 from tardigrad.experiment.structure import Plain
 from tardigrad.reproduce.drawing import COLOURS, along, legend, panels, written
-from tardigrad.reproduce.grids import at_rate, best, first_reaching, last, mean_score, rate_of, told
+from tardigrad.reproduce.grids import (
+    at_rate,
+    best,
+    edges,
+    first_reaching,
+    last,
+    mean_score,
+    rate_of,
+    told,
+)
 from tardigrad.reproduce.kept_cells import FoundCells
 from tardigrad.reproduce.study import Study, StudyCell
 
@@ -75,17 +84,17 @@ def _best(found: FoundCells, shares: str, method: str) -> str | None:
 
 
 def _table(found: FoundCells) -> ResultTable:
-    rows = []
+    rows, stems = [], []
     for shares in SHARES:
         for method in METHODS:
-            stem = _best(found, shares, method)
+            stems.append(stem := _best(found, shares, method))
             ends = "empty" if stem is None else found.text(stem, ACCURACY, 100)
             rows.append((shares, method, rate_of(stem), ends, told(found, stem, reaching)))
     return ResultTable(
         "FedBuff, FedAsync and FedAvg with equal and skewed shares, each at its best rate",
         ("shares", "method", "rate", "accuracy (%)", f"s to {TARGET:.0%}"),
         tuple(rows),
-        (EXPECTED, came(found)),
+        tuple(filter(None, (edges(found, stems, RATES), EXPECTED, came(found)))),
         keys=2,
     )
 
@@ -110,11 +119,11 @@ def came(found: FoundCells) -> str:
         lost[method] = ends["equal"] - ends["skewed"]
     sooner = times["FedBuff"] < times["FedAvg"]
     most = max(lost, key=lambda method: lost[method])
-    took = ", ".join(f"{m} {s:,.0f} s" if s < 1e9 else f"{m} never" for m, s in times.items())
+    took = ", ".join(f"{m} {told(found, _best(found, 'skewed', m), reaching)}" for m in METHODS)
     points = ", ".join(f"{method} {points:.1f}" for method, points in lost.items())
     return (
         f"came: with skewed shares FedBuff is {'' if sooner else 'not '}at {TARGET:.0%} before "
-        f"FedAvg ({took}); skew costs {most} most (points: {points})"
+        f"FedAvg (seconds: {took}); skew costs {most} most (points: {points})"
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tardigrad.reproduce.kept_cells import FoundCells, KeptCell
 
@@ -32,9 +32,13 @@ def rate_of(stem: str | None) -> float | None:
     return None if stem is None else float(stem.rpartition("lr=")[2])
 
 
-def at_edge(stem: str | None, rates: Sequence[float]) -> bool:
-    """Whether a rate outside of the grid might have been better."""
-    return rate_of(stem) in (min(rates), max(rates))
+def edges(found: FoundCells, stems: Iterable[str | None], rates: Sequence[float]) -> str:
+    """Which of the best rates are at an edge of the grid, so that one outside of it might have been
+    better; nothing where none is, and of a quick form, which has no grid."""
+    if found.quick:
+        return ""
+    there = [stem for stem in stems if rate_of(stem) in (min(rates), max(rates))]
+    return f"at an edge of the grid: {', '.join(map(str, there))}" if there else ""
 
 
 def last(figure: str, highest: bool = False) -> Score:

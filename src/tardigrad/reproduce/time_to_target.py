@@ -25,9 +25,9 @@ from tardigrad.core.result_table import ResultTable
 from tardigrad.experiment.structure import Plain
 from tardigrad.reproduce.drawing import COLOURS, along, legend, log_scale, panels, written
 from tardigrad.reproduce.grids import (
-    at_edge,
     at_rate,
     best,
+    edges,
     first_reaching,
     mean_score,
     rate_of,
@@ -73,7 +73,11 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             {"name": "async"}, {"name": "delay_adaptive", "workers": WORKERS}, 1
         ),
         "Ringmaster": Method({"name": "ringmaster", "bound": 2 * WORKERS}, SGD, 1),
+        "Ringmaster, stop": Method(
+            {"name": "ringmaster", "bound": 2 * WORKERS, "stop": True}, SGD, 1
+        ),
         "Rennala": Method({"name": "rennala", "batch": WORKERS}, SGD, WORKERS),
+        "Rennala, stop": Method({"name": "rennala", "batch": WORKERS, "stop": True}, SGD, WORKERS),
     }
 )
 
@@ -138,19 +142,14 @@ def _table(found: FoundCells) -> ResultTable:
             stem = _best(found, where, name)
             row += [told(found, stem, reaching), rate_of(stem)]
         rows.append(tuple(row))
+    stems = [_best(found, where, name) for where in CLUSTERS for name in METHODS]
     columns = [column for where in CLUSTERS for column in (f"{where}: s", f"{where}: rate")]
     return ResultTable(
         f"Virtual seconds to a loss of {TARGET:g}, each method at its best rate of one grid",
         ("method", *columns),
         tuple(rows),
-        tuple(filter(None, (_edges(found), EXPECTED, came(found)))),
+        tuple(filter(None, (edges(found, stems, RATES), EXPECTED, came(found)))),
     )
-
-
-def _edges(found: FoundCells) -> str:
-    stems = [_best(found, where, name) for where in CLUSTERS for name in METHODS]
-    edge = [one for one in stems if one and at_edge(one, RATES)]
-    return f"at the edge of the grid: {', '.join(edge)}" if edge and not found.quick else ""
 
 
 EXPECTED = (
@@ -166,24 +165,27 @@ def came(found: FoundCells) -> str:
         return "came: not all cells are there yet"
     orders = []
     for where in CLUSTERS:
-        times = {n: mean_score(found, _best(found, where, n), reaching) for n in METHODS}
-        told_ = [
-            f"{n} {times[n]:,.0f} s" if math.isfinite(times[n]) else f"{n} never"
-            for n in sorted(times, key=lambda n: times[n])
-        ]
-        orders.append(f"{where}: {', '.join(told_)}")
-    return "came: " + "; ".join(orders)
+        stems = {name: _best(found, where, name) for name in METHODS}
+        mean = {name: mean_score(found, stem, reaching) for name, stem in stems.items()}
+        order = sorted(stems, key=lambda name: mean[name])
+        times = ", ".join(f"{n} {told(found, stems[n], reaching)}" for n in order)
+        orders.append(f"{where}: {times}")
+    return f"came, in seconds: {'; '.join(orders)}"
 
 
 def _draw(found: FoundCells, folder: Path) -> list[Path]:
     form = " (quick form)" if found.quick else ""
     figure, grid = panels(2, f"Loss of a noisy quadratic, 16 workers{form}")
+    kinds = dict.fromkeys(name.partition(", ")[0] for name in METHODS)
+    colours = dict(zip(kinds, COLOURS, strict=False))
     for axes, where in zip(grid, CLUSTERS, strict=True):
-        for name, colour in zip(METHODS, COLOURS, strict=False):
+        for name in METHODS:
             stem = _best(found, where, name)
             if stem is not None:
                 cells = found.matching(f"{stem}/seed=*")
-                along(axes, cells, "time_s", LOSS, colour, f"{name}, rate {rate_of(stem):g}")
+                label, style = f"{name}, rate {rate_of(stem):g}", "--" if "stop" in name else "-"
+                colour = colours[name.partition(", ")[0]]
+                along(axes, cells, "time_s", LOSS, colour, label, style=style)
         axes.axhline(TARGET, color="grey", linewidth=0.8, ls=":")
         axes.set_title(where, fontsize=10)
         axes.set_xlabel("virtual time (s)")
