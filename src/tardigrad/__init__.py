@@ -80,6 +80,7 @@ PLACES = {
         "Backup",
         "BoundedDelay",
         "Deadline",
+        "DyLU",
         "Malenia",
         "Partial",
         "PartialPull",

@@ -56,6 +56,7 @@ from tardigrad.policies import Async as Async
 from tardigrad.policies import Backup as Backup
 from tardigrad.policies import BoundedDelay as BoundedDelay
 from tardigrad.policies import Deadline as Deadline
+from tardigrad.policies import DyLU as DyLU
 from tardigrad.policies import Malenia as Malenia
 from tardigrad.policies import Partial as Partial
 from tardigrad.policies import PartialPull as PartialPull

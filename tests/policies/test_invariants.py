@@ -47,6 +47,7 @@ EXAMPLES: list[Policy] = [
     tg.PartialPull(tg.Quorum(3, grace_s=10.0, late="next"), pull=0.5),
     tg.PartialPull(tg.Rennala(4), pull=0.5),
     tg.PartialPull(tg.Malenia(8), pull=0.5),
+    tg.DyLU(tg.Async()),
     tg.RampUp(tg.Async(), updates=20),
     tg.RampUp(tg.Sync(), updates=20),
     tg.RampUp(tg.Partial(push=4, pull=0.7), updates=20),

@@ -48,6 +48,24 @@ def test_replays_bit_for_bit(method: str, kill: bool, pool: ActorPool, tmp_path:
     assert replayed.schedule == run.schedule
 
 
+@pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "killed"])
+def test_steps_follow_speeds_and_replay(kill: bool, pool: ActorPool, tmp_path: Path) -> None:
+    """Worker 2 takes four times as long for a step, and so soon makes one where others make 4."""
+    _, rule = METHODS["delayed_nesterov"]
+    times = tg.Constant(workers=3, step_s=(0.02, 0.02, 0.08))
+    run = train(
+        TASK, rule, tg.DyLU(tg.Async()), workers=3, shards=2, updates=60, work=WORK,
+        checkpoints=tg.Checkpoints(tmp_path, every=25),
+        processes=tg.Processes(pool=pool, digest_every=5),
+        scenario=tg.Scenario(impose=times, faults=[fail_at(worker=1, step=5)] if kill else []),
+    )  # fmt: skip
+    assert_replays(run, TASK, rule, 60, work=WORK)
+    steps, slow = run.schedule.steps, run.schedule.worker == 2
+    assert steps[slow][0] == 4
+    assert steps[slow][2:].mean() < 2 < steps[~slow].mean()
+    assert tg.Run.load(tmp_path, task=TASK, rule=rule).schedule == run.schedule
+
+
 def test_a_shard_comes_back_with_what_workers_keep(pool: ActorPool, tmp_path: Path) -> None:
     policy, rule = METHODS["delayed_nesterov"]
     run = train(

@@ -31,7 +31,7 @@ def check(cluster: SimulatedCluster, ended: SimulatedDriver | None = None) -> No
     stories = [read_story(driver.disk, shard) for shard in range(setup.shards)]
     for shard, story in enumerate(stories):
         _check_log(cluster, shard, story)
-    schedule, losses, _ = merge(stories, setup.workers, setup.gated)
+    schedule, losses, _ = merge(stories, setup.workers, setup.gated, setup.work.batches)
     validate(schedule)
     replayed = tg.execute(schedule, setup.task, setup.rule, engine="exact", work=setup.work)
     theta = torch.cat([final.theta for final in driver.finals])

@@ -126,6 +126,8 @@ class Scenario:
     changes: list[MembershipChange] = field(default_factory=list)
     link: str = "full"
     work: str = "gradient"
+    dylu: bool = False
+    """Whether workers' steps follow their speed."""
     ends_early_at: int | None = None
     """The version at which whoever started it has seen enough."""
     more_updates: int = 0
@@ -218,7 +220,8 @@ def with_work(scenario: Scenario, r: random.Random) -> Scenario:
         return scenario
     link = LINKS.get(scenario.link, tg.Full())
     averages = link.withholds_pushes and link.on_drop == "average"
-    return replace(scenario, work="heavy_ball" if averages else r.choice(list(WORKS)))
+    work = "heavy_ball" if averages else r.choice(list(WORKS))
+    return replace(scenario, work=work, dylu=not averages and r.random() < 0.5)
 
 
 def _draw_changes(r: random.Random, updates: int, workers: int) -> list[MembershipChange]:
@@ -269,10 +272,11 @@ def make_work(name: str) -> tg.Work[Any]:
 def make_cluster(scenario: Scenario) -> SimulatedCluster:
     time = SimulatedTime(scenario.seed)
     task = make_task(scenario.not_finite)
+    policy = POLICIES[scenario.policy](scenario.workers)
     setup = RunSetup(
         task,
         make_rule(scenario.rule),
-        POLICIES[scenario.policy](scenario.workers),
+        tg.DyLU(policy, rows=2) if scenario.dylu else policy,
         Sharding.divide(task.layout, scenario.shards),
         scenario.workers,
         scenario.updates,

@@ -32,7 +32,8 @@ def run_well(scenario: Scenario) -> tuple[SimulatedCluster, Schedule]:
     cluster = outcome.cluster
     disk = cluster.drivers[-1].disk
     stories = [read_story(disk, shard) for shard in range(scenario.shards)]
-    return cluster, merge(stories, scenario.workers, cluster.setup.gated).schedule
+    batches = cluster.setup.work.batches
+    return cluster, merge(stories, scenario.workers, cluster.setup.gated, batches).schedule
 
 
 def began_anew(schedule: Schedule) -> int:
@@ -52,6 +53,16 @@ def test_killed_processes_change_no_bit(kill: str, work: str, policy: str) -> No
     # One that is killed twice may not have pushed in between.
     anew = {"worker": (1, 2), "between_pushes": (1,), "shard": (0,), "driver": (0,)}
     assert began_anew(schedule) in anew[kill]
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_steps_that_follow_speeds_are_recorded(kill: str) -> None:
+    scenario = Scenario(
+        1, workers=3, updates=30, cut_every=4, faults=KILLS[kill], work="local_adamw", dylu=True
+    )
+    _, schedule = run_well(scenario)
+    assert len(set(schedule.steps.tolist())) > 1
+    assert schedule.steps.max() == 3
 
 
 def test_a_state_that_a_cut_has_is_the_one_that_the_logs_tell() -> None:

@@ -21,7 +21,7 @@ from tardigrad.links import Identity, SliceOf
 from tardigrad.rules import mean
 from tardigrad.scheduling import Recorder, Schedule, held_back
 from tardigrad.tasks import Gradient, Turn
-from tardigrad.work import delivered
+from tardigrad.work import by_batch, delivered
 
 
 class _Computed(NamedTuple):
@@ -32,6 +32,7 @@ class _Computed(NamedTuple):
     view: Tensor
     loss: float
     buffers: tuple[Tensor, ...]
+    batches: int
 
 
 class Exact(ShardedExecution):
@@ -63,7 +64,7 @@ class Exact(ShardedExecution):
         super().__init__(job)
         self._rows = rows
         self.shards = [
-            Shard(job.rule, theta, layout, job.row_samples, job.task.epoch_size)
+            Shard(job.rule, theta, layout, job.task.batch_size, job.task.epoch_size)
             for theta, layout in job.parts()
         ]
         self._merged = job.merged
@@ -97,15 +98,18 @@ class Exact(ShardedExecution):
         shard, part = self.shards[at], self.sharding.slice(at)
         arrived, together = [], []
         for row in rows:
-            merged = [self._gradient(r) for r in self._merged.get((row, at), ())]
+            went = self._merged.get((row, at), ())
+            merged = [self._gradient(r) for r in went]
             own = self._gradient(row)
             together += [*merged, own]
+            batches = sum(map(self.job.batches, (*went, row)))
             grad = self._arriving(row, at, part, merged, own)
             delay = shard.version - int(self._rows.read[row][at])
             worker = int(self._rows.worker[row])
-            arrived.append(Arrived(worker, grad, own.view[part], delay, 1 + len(merged)))
+            arrived.append(Arrived(worker, grad, own.view[part], delay, batches))
         if at == 0:
-            self._record([c.loss for c in together], (c.buffers for c in together))
+            found = (b for c in together for b in by_batch(c.buffers, c.batches))
+            self._record([c.loss for c in together], found)
             self._measure(rows)
         shard.apply(arrived, scale, weights=weights)
 
@@ -146,18 +150,18 @@ class Exact(ShardedExecution):
             raise Diverged(self.updates, worker, wrong, "a gradient")
         if self.errors is not None:
             grad = self.errors.push(worker, int(self._rows.step[row]), grad, self._held_of(row))
-        computed = _Computed(grad, view, value, buffers)
+        computed = _Computed(grad, view, value, buffers, self.job.batches(row))
         if self.states is None or self._uses[row]:  # else it is computed for the worker's state
             self.computed[row] = computed
         return computed
 
     def _work(self, row: int, view: Tensor) -> Gradient:
         """What a worker makes of its view."""
-        work, turn = self.job.work, self._turn(row)
+        work, turn, batches = self.job.work, self._turn(row), self.job.batches(row)
         if self.states is None:
-            return delivered(work.run(self.task, view, (), turn, work.batches)).gradient
+            return delivered(work.run(self.task, view, (), turn, batches)).gradient
         state = self.states.of(row)
-        found = delivered(work.run(self.task, view, state, turn, work.batches))
+        found = delivered(work.run(self.task, view, state, turn, batches))
         self.states.after(row, found.state)
         return found.gradient
 
@@ -265,4 +269,5 @@ class Exact(ShardedExecution):
                 tensors[f"{at}.view"],
                 loss,
                 tuple(tensors[f"{at}.buffers.{i}"] for i in range(buffers)),
+                self.job.batches(int(name)),
             )

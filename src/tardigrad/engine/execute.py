@@ -119,6 +119,12 @@ def prepare(
     sharding = divide(task, rule, schedule.shards, shard_by)
     work, codec = work_of(work), codec_of(codec)
     check_work(work, task, "average" if schedule.merged else None, measures)
+    most = int(schedule.steps.max(initial=0))
+    require(
+        most <= work.batches,
+        f"the schedule has rows of {most} steps, and {type(work).__name__} takes {work.batches}: "
+        f"give the work that it was made for, such as work=tg.LocalSteps({most}, …)",
+    )
     check_codec(codec, measures)
     job = Job(schedule, task, rule, sharding, measures, work, codec)
     return choose(engine, job, say or (lambda line: None), limits or Limits())
@@ -216,6 +222,11 @@ def prepare_together(
     check_weights(rule, policy)
     check_work(work, task, link.on_drop if link.withholds_pushes else None, measures)
     check_codec(codec_of(link.codec), measures)
+    require(
+        policy.pace(work.batches) is None,
+        f"{type(policy).__name__} decides on the steps of each row, and {type(link).__name__} by "
+        "tensors while the schedule is being made: use one of them, with another link or policy",
+    )
     require(
         not work.keeps_state(task),
         f"{type(work).__name__} keeps a state from row to row, and {type(link).__name__} decides "

@@ -21,7 +21,6 @@ from tardigrad.engine.run import History, Provenance, Run
 from tardigrad.rules import RuleState
 from tardigrad.scheduling import Schedule, traffic
 from tardigrad.scheduling.prefix import executed_digest, prefix
-from tardigrad.work import fold
 
 
 class Numbers(Protocol):
@@ -145,7 +144,7 @@ class Execution(ABC):
         self.history.loss.append(sum(losses) / len(losses))
         for found in batches:
             if found:
-                self.buffers = fold(self.task, self.buffers, found, self.job.work.batches)
+                self.buffers = self.task.fold(self.buffers, found)
 
     # Saving and going on.
 

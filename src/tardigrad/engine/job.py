@@ -50,19 +50,26 @@ class Job:
         assert isinstance(self.task, ModuleTask)
         return self.task
 
-    @property
-    def row_samples(self) -> int:
-        """Samples in what one row brings."""
-        return self.task.batch_size * self.work.batches
-
     @cached_property
     def keeps_state(self) -> bool:
         """Whether workers keep something for themselves from row to row."""
         return self.codec.error_feedback or self.work.keeps_state(self.task)
 
+    def batches(self, row: int) -> int:
+        """That the row takes."""
+        steps = self.schedule.steps
+        return int(steps[row]) if len(steps) else self.work.batches
+
     def turn(self, worker: int, step: int, row: int) -> Turn:
         """The first batch of a row."""
-        return Turn(worker, step * self.work.batches, row * self.work.batches)
+        if not len(self.schedule.steps):  # of which not all may be known yet
+            return Turn(worker, step * self.work.batches, row * self.work.batches)
+        first, own = self._first_batch
+        return Turn(worker, int(own[row]), int(first[row]))
+
+    @cached_property
+    def _first_batch(self) -> tuple[Ints, Ints]:
+        return self.schedule.first_batch(self.work.batches)
 
     def parts(self) -> list[ShardPart]:
         """Of each shard; all of one copy of the start."""
@@ -103,10 +110,12 @@ class Job:
     def samples_at(self) -> Ints:
         """After each number of groups, the samples in the gradients that shard 0 has applied."""
         schedule = self.schedule
-        gradients = np.ones(len(schedule.group_rows), dtype=np.int64)
+        batches = np.full(len(schedule.group_rows), self.work.batches)
+        if len(schedule.steps):
+            batches = schedule.steps[schedule.group_rows]
         if self.merged:
             went = [len(self.merged.get((row, 0), ())) for row in schedule.group_rows.tolist()]
-            gradients += np.array(went, dtype=np.int64)
-        counted = np.concatenate([[0], np.cumsum(gradients)])[schedule.group_start]
+            batches += np.array(went, dtype=np.int64) * self.work.batches
+        counted = np.concatenate([[0], np.cumsum(batches)])[schedule.group_start]
         sizes = np.where(schedule.group_shard == 0, np.diff(counted), 0)
-        return np.concatenate([[0], np.cumsum(sizes)]) * self.row_samples
+        return np.concatenate([[0], np.cumsum(sizes)]) * self.task.batch_size

@@ -23,14 +23,14 @@ WORTH_FOLLOWING = 1 << 17
 
 
 class Arrived(NamedTuple):
-    """One gradient's slice for this shard, the view's slice, how late it is, and how many gradients
-    it is the mean of (more than one where a link held some back)."""
+    """One gradient's slice for this shard, the view's slice, how late it is, and how many batches
+    it is made of."""
 
     worker: int
     grad: Tensor
     view: Tensor
     delay: int
-    gradients: int = 1
+    batches: int = 1
 
 
 class Shard:
@@ -91,7 +91,7 @@ class Shard:
             self.owns[workers[0]] = own
         self.theta, self.state, self.sent = theta, state, sent
         self.version += 1
-        self.samples += sum(a.gradients for a in arrived) * self.batch_size
+        self.samples += sum(a.batches for a in arrived) * self.batch_size
 
     def _update(
         self,

@@ -4,6 +4,7 @@ from tardigrad.policies.asynchronous import Async
 from tardigrad.policies.backup import Backup
 from tardigrad.policies.bounded_delay import BoundedDelay
 from tardigrad.policies.deadline import Deadline
+from tardigrad.policies.dylu import DyLU
 from tardigrad.policies.machine import (
     Apply,
     Arrival,
@@ -44,6 +45,7 @@ POLICIES: dict[str, type[Policy]] = {
     "quorum": Quorum,
     "partial_pull": PartialPull,
     "ramp_up": RampUp,
+    "dylu": DyLU,
 }
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "BoundedDelay",
     "Deadline",
     "Drop",
+    "DyLU",
     "Interrupt",
     "Malenia",
     "Partial",

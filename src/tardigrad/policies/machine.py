@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 
+from tardigrad.policies.pace import Pace
+
 INTERRUPTED = "interrupted"
 """Why a gradient is dropped that its worker has not finished, because a shard told it to stop."""
 
@@ -309,6 +311,11 @@ class Policy(ABC):
         to a shard after its last update is dropped when it goes on. A worker that is ahead of other
         shards has then pushed for a round that this one still waits for."""
         return self.asynchronous or self.pulls_all
+
+    def pace(self, steps: int) -> Pace | None:
+        """What decides on the steps of each row, where the work takes so many; None: it always
+        takes them all."""
+        return None
 
     def check(self, workers: int, shards: int) -> None:
         """Raise ValueError where the policy cannot work with so many workers and shards."""

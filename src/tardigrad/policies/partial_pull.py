@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tardigrad.core.checks import require
 from tardigrad.policies.machine import Policy, PullHalf, PushHalf
+from tardigrad.policies.pace import Pace
 from tardigrad.policies.partial import Partial
 from tardigrad.policies.pulling import PullAnswers, check_pulling
 from tardigrad.policies.ramp_up import RampUp
@@ -69,6 +70,9 @@ class PartialPull(Policy):
     @property
     def pulls_all(self) -> bool:
         return self.pull >= 1
+
+    def pace(self, steps: int) -> Pace | None:
+        return self.policy.pace(steps)
 
     def check(self, workers: int, shards: int) -> None:
         self.policy.check(workers, shards)

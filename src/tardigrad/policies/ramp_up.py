@@ -13,6 +13,7 @@ from tardigrad.policies.machine import (
     ShardCommand,
     WorkerCommand,
 )
+from tardigrad.policies.pace import Pace
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ class RampUp(Policy):
     @property
     def pulls_all(self) -> bool:
         return self.policy.pulls_all
+
+    def pace(self, steps: int) -> Pace | None:
+        return self.policy.pace(steps)
 
     def check(self, workers: int, shards: int) -> None:
         self.policy.check(workers, shards)

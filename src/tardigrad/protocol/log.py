@@ -19,6 +19,7 @@ from tardigrad.protocol.messages import (
     Came,
     Completed,
     Confirmation,
+    Deal,
     Decision,
     Dropped,
     Event,
@@ -69,7 +70,7 @@ _NAMES: dict[type[Any], str] = {
     cls: name for kinds in (_EVENTS, _HEADERS, _BODIES, _DECISIONS) for name, cls in kinds.items()
 }
 _SILENT: dict[type[Any], tuple[Any, ...]] = {
-    cls: tuple(cls._field_defaults.values()) for cls in (PushHeader, Released, Applied)
+    cls: tuple(cls._field_defaults.values()) for cls in (PushHeader, Released, Applied, RowGiven)
 }
 _ENVELOPE = len(FromWorker._fields) - 1
 
@@ -217,6 +218,7 @@ def header(values: Sequence[Any]) -> PushHeader:
         epochs=tuple(push.epochs),
         merged=tuple(push.merged),
         deviations=tuple(push.deviations),
+        deal=None if push.deal is None else Deal(*push.deal),
     )
 
 
@@ -231,6 +233,9 @@ def _short(plain: Decision | PushHeader) -> Sequence[Any]:
 def _decision(plain: Sequence[Any]) -> Decision:
     name, *values = plain
     decision: Decision = _DECISIONS[name](*values)
-    if isinstance(decision, Applied):
-        return decision._replace(rows=tuple(decision.rows), weights=tuple(decision.weights))
+    match decision:
+        case Applied(rows, _, weights):
+            return decision._replace(rows=tuple(rows), weights=tuple(weights))
+        case RowGiven(deal=deal) if deal is not None:
+            return decision._replace(deal=Deal(*deal))
     return decision

@@ -16,6 +16,17 @@ AFTER_END = "after the end"
 """Why a gradient is dropped that came to a shard after its last update, where the run went on."""
 
 
+class Deal(NamedTuple):
+    """The batches of a row, where policies let rows differ in them."""
+
+    steps: int
+    """How many;"""
+    first: int
+    """the first one's place in the deal to all workers,"""
+    own: int
+    """and in the worker's own sequence."""
+
+
 class PushHeader(NamedTuple):
     """The header of a gradient. It always travels, with or without numbers behind it."""
 
@@ -42,6 +53,8 @@ class PushHeader(NamedTuple):
     """Whether what the worker keeps for itself was as it begins when it computed this."""
     interrupted: bool = False
     """True: the worker was told to stop before it pushed, and sends no numbers. Its loss is NaN."""
+    deal: Deal | None = None
+    """None: it has as many batches as the work always takes."""
 
     @property
     def has_numbers(self) -> bool:
@@ -117,6 +130,8 @@ class FromShard(NamedTuple):
     """The shard's deviation as it was at each of these releases, where a link goes by it."""
     stop: int = NO_STEP
     """The step that the worker is to stop computing, if it has not pushed it."""
+    deal: Deal | None = None
+    """Of that row."""
 
 
 # What is decided at a shard.
@@ -140,6 +155,7 @@ class RowGiven(NamedTuple):
     worker: int
     step: int
     row: int
+    deal: Deal | None = None
 
 
 class TimerSet(NamedTuple):

@@ -18,6 +18,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from tardigrad.links import UNSENT
 from tardigrad.policies import Arrival, Policy
+from tardigrad.policies.pace import Pace
 from tardigrad.protocol.admission import Admission, Fences, Refused
 from tardigrad.protocol.channels import ChannelEnd, WorkerChannel
 from tardigrad.protocol.gates import ShardGate
@@ -50,6 +51,7 @@ from tardigrad.protocol.messages import (
     VersionRequest,
     WorkerInterrupted,
 )
+from tardigrad.protocol.rows import RowsGiven
 from tardigrad.protocol.shard import ShardControl, ShardOutputs
 
 WINDOW = 3
@@ -68,8 +70,9 @@ class ShardSession:
         workers: Iterable[int],
         updates: int,
         gate: ShardGate | None = None,
+        pace: Pace | None = None,
     ) -> None:
-        """gate: what a link lets through; None: everything."""
+        """gate: what a link lets through; None: everything. pace: what decides on rows' steps."""
         members = sorted(workers)
         self.shard = shard
         self.shards = shards
@@ -92,8 +95,7 @@ class ShardSession:
         self.readers: Counter[int] = Counter()
         """How many releases that are kept a version stands in: it may still be computed at."""
         self._fences = Fences(shards)
-        self._given: dict[int, tuple[int, int]] = {}
-        self._next_row = 0
+        self._given = RowsGiven(pace)
         self._decided: list[Decision] = []
         for worker in members:
             self._welcome(worker, 0)
@@ -125,7 +127,7 @@ class ShardSession:
 
     @property
     def rows_given(self) -> int:
-        return self._next_row
+        return self._given.rows
 
     # What comes in.
 
@@ -186,6 +188,7 @@ class ShardSession:
                 self.control.join(worker, now_s)
             case Left(worker):
                 self._drop_unsent(worker)
+                self._given.left(worker)
                 for released in self.channels.pop(worker).kept:
                     self._unread(released)
                 self.control.leave(worker, now_s)
@@ -263,6 +266,7 @@ class ShardSession:
 
     def _pushed(self, push: PushHeader, channel: WorkerChannel, now_s: float) -> None:
         channel.step, channel.last, channel.stop = push.step, push, NO_STEP
+        self._given.heard(push)
         if not push.finite:
             # The policy never hears of it: the worker tries its next batch at the same view. Nor is
             # it answered by a release; another life begins at the one that this life began at.
@@ -369,12 +373,9 @@ class ShardSession:
         self._decided.append(TimerSet(seconds, token))
 
     def _give_row(self, worker: int, channel: WorkerChannel) -> None:
-        """The row of this worker's next gradient: given once, told as often as needed."""
-        step = channel.step + 1
-        if self.shard == 0 and self._given.get(worker, (-1, 0))[0] != step:
-            self._given[worker] = (step, self._next_row)
-            self._decided.append(RowGiven(worker, step, self._next_row))
-            self._next_row += 1
+        given = self._given.give(worker, channel.step + 1) if self.shard == 0 else None
+        if given is not None:
+            self._decided.append(given)
 
     def _welcome(self, worker: int, life: int) -> None:
         self.channels[worker] = WorkerChannel(life)
@@ -389,9 +390,9 @@ class ShardSession:
         releases: tuple[Released, ...] = ()
         if after is not None:
             releases = tuple(r for r in channel.kept if r.sequence > max(after, channel.heard))
-        step, row = self._given.get(worker, (-1, NO_ROW))
-        told = (self.shard, epoch, worker, channel.life, channel.number, step, row)
-        return FromShard(*told, releases, stop=channel.stop)
+        row = self._given.of(worker) or RowGiven(worker, -1, NO_ROW)
+        head = (self.shard, epoch, worker, channel.life, channel.number, row.step, row.row)
+        return FromShard(*head, releases, stop=channel.stop, deal=row.deal)
 
     def end(self, worker: int) -> ChannelEnd:
         channel = self.channels[worker]

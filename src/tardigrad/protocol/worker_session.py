@@ -16,10 +16,12 @@ from tardigrad.protocol.messages import (
     NO_ROW,
     NO_STEP,
     Confirmation,
+    Deal,
     FromShard,
     FromWorker,
     Hello,
     PushHeader,
+    RowGiven,
     RowRequest,
     VersionRequest,
     WorkerBody,
@@ -48,6 +50,7 @@ class Compute(NamedTuple):
     fresh: dict[int, Any]
     """Payloads of versions that came since the last start, by shard."""
     start_s: float
+    deal: Deal | None = None
 
 
 class Discard(NamedTuple):
@@ -129,7 +132,8 @@ class WorkerSession:
             ShardChannel(epoch, heard, heard, have_epoch=epoch)
             for epoch, heard in zip(start.epochs, start.heard, strict=True)
         ]
-        self._row = (start.step, start.row) if start.row != NO_ROW else (-1, NO_ROW)
+        known = start.step if start.row != NO_ROW else -1
+        self._row = RowGiven(start.worker, known, start.row)
         self._asked_row = -1
         """The step whose row shard 0 was asked for."""
         self._begun: BegunStep | None = None
@@ -167,7 +171,7 @@ class WorkerSession:
             return self._outputs()
         self._acknowledged(message.shard, message.acked)
         if message.row != NO_ROW and message.step == self.control.step:
-            self._row = (message.step, message.row)
+            self._row = RowGiven(self.worker, message.step, message.row, message.deal)
         deviations = message.deviations or (1.0,) * len(payloads)
         for said in zip(message.releases, payloads, deviations, strict=True):
             released, payload, _ = said
@@ -210,6 +214,7 @@ class WorkerSession:
             finite,
             fresh=self._begins_anew,
             interrupted=interrupted,
+            deal=self._row.deal,
         )
         if finite and not interrupted:  # else what the worker keeps for itself is as it was
             self._begins_anew = False
@@ -356,8 +361,8 @@ class WorkerSession:
         begun, step = self._begun, self.control.step
         if begun is None or self._computing or self._held or self._stopped:
             return
-        known, row = self._row
-        if known != step:
+        given = self._row
+        if given.step != step:
             if self._asked_row != step:
                 self._asked_row = step
                 self._send(0, RowRequest(step))
@@ -365,8 +370,9 @@ class WorkerSession:
         self._computing = True
         if any(channel.stop == step for channel in self._channels):
             self._interrupted = step
-        self._begun = begun._replace(row=row, fresh={})
-        self._out.append(Compute(row, step, begun.stamp, begun.read, begun.fresh, begun.start_s))
+        self._begun = begun._replace(row=given.row, fresh={})
+        at = (begun.stamp, begun.read, begun.fresh, begun.start_s)
+        self._out.append(Compute(given.row, step, *at, given.deal))
 
     def _request(self, worker: int, shard: int, at_least: int, now_s: float) -> None:
         self._settle()

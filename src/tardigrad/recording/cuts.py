@@ -54,15 +54,16 @@ def finish_cut(
     again from the cut, which has not the versions that it was computed at; nor can `states`, what
     workers keep for themselves (None: nothing yet)."""
     about: dict[str, object] = {"places": places}
-    # The epoch tells two drivers' cuts apart here too.
-    ending = f"{max(places).epoch:08d}.safetensors"
+    parts: dict[str, bytes] = {}
     if any(unsent):
-        name = about["unsent"] = f"cuts/{number:06d}/unsent.{ending}"
-        disk.replace(name, _unsent_bytes(unsent))
+        parts["unsent"] = _unsent_bytes(unsent)
     kept = [one for one in states if one is not None]
     if kept:
-        name = about["states"] = f"cuts/{number:06d}/states.{ending}"
-        disk.replace(name, states_bytes(kept))
+        parts["states"] = states_bytes(kept)
+    for what, data in parts.items():
+        # The epoch tells two drivers' cuts apart here too.
+        name = about[what] = f"cuts/{number:06d}/{what}.{max(places).epoch:08d}.safetensors"
+        disk.replace(name, data)
     disk.create(_about(number), json.dumps(about).encode())
     for old in cut_numbers(disk)[:-KEEP]:
         disk.remove(_about(old))

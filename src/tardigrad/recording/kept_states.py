@@ -42,7 +42,7 @@ class KeptStates:
         state = None if push.fresh else self._states.get(push.worker)
         if state is None:
             state = setup.begin_state()
-        made = setup.run_work(view, state, push.worker, push.step, push.row)
+        made = setup.run_work(view, state, push.worker, push.step, push.row, push.deal)
         if setup.keeps_state:
             self._states[push.worker] = made.state
         return WholeGradient(made.gradient.grad, made.gradient.buffers)

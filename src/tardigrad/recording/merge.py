@@ -149,14 +149,17 @@ def pushed(entry: LogEntry) -> PushHeader | None:
     return None
 
 
-def merge(stories: Sequence[ShardStory], workers: int, gated: bool = False) -> Merged:
+def merge(
+    stories: Sequence[ShardStory], workers: int, gated: bool = False, batches: int = 1
+) -> Merged:
     """The schedule that happened, and the losses on the way; `workers` were there at first.
 
-    gated: a link decided on what crosses, and its decisions are told.
+    gated: a link decided on what crosses, and its decisions are told. batches: of a row that was
+    dealt none of its own.
     """
     joins = sum(isinstance(entry.event, Joined) for entry in stories[0].entries)
     recorder = Recorder(workers + joins, len(stories))
-    pushes = _rows(stories, recorder, workers)
+    pushes = _rows(stories, recorder, workers, batches)
     origin_s = min((push.start_s for push in pushes.values()), default=0.0)
     recorder.start_s = [max(0.0, start_s - origin_s) for start_s in recorder.start_s]
     recorder.end_s = [end_s - origin_s for end_s in recorder.end_s]
@@ -209,7 +212,9 @@ def merge(stories: Sequence[ShardStory], workers: int, gated: bool = False) -> M
     return Merged(recorder.schedule(), losses, origin_s)
 
 
-def _rows(stories: Sequence[ShardStory], recorder: Recorder, workers: int) -> dict[int, PushHeader]:
+def _rows(
+    stories: Sequence[ShardStory], recorder: Recorder, workers: int, batches: int
+) -> dict[int, PushHeader]:
     """Every row that was given out, in order, also those that never came back.
 
     The first row of a worker that was there at first is not in a log: it is the worker's number.
@@ -221,10 +226,15 @@ def _rows(stories: Sequence[ShardStory], recorder: Recorder, workers: int) -> di
             if push is not None:
                 pushes[push.row] = push
     given: dict[int, tuple[int, float]] = {w: (w, 0.0) for w in range(workers)}
+    dealt: dict[int, int] = {}
     for entry in stories[0].entries:
         for decided in entry.decided:
             if isinstance(decided, RowGiven):
                 given[decided.row] = (decided.worker, entry.now_s)
+                if decided.deal is not None:
+                    dealt[decided.row] = decided.deal.steps
+    if dealt:
+        recorder.steps = [dealt.get(row, batches) for row in range(len(given))]
     steps = [0] * recorder.workers
     last = [(0,) * recorder.shards] * recorder.workers
     for row in range(len(given)):

@@ -26,7 +26,7 @@ from tardigrad.protocol.messages import (
 )
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.setup import RunSetup
-from tardigrad.work import fold
+from tardigrad.work import by_batch
 
 Buffers = tuple[Tensor, ...]
 
@@ -38,8 +38,8 @@ class PendingGradient(NamedTuple):
     grad: Tensor
     view: Tensor
     buffers: Buffers
-    gradients: int = 1
-    """How many it is the mean of; each has brought its own buffers."""
+    batches: int = 1
+    """How many it is made of; each has brought its own buffers."""
 
 
 class Snapshot(NamedTuple):
@@ -65,6 +65,7 @@ class ShardReplica:
             range(setup.workers),
             setup.begun_with,
             setup.shard_gate(shard),
+            setup.policy.pace(setup.work.batches) if shard == 0 else None,
         )
         self._tells_deviation = setup.link.reads_deviation
         self._deviations: dict[tuple[int, int], float] = {}
@@ -73,11 +74,9 @@ class ShardReplica:
         """The rule's state, and what follows from it."""
         theta = task.start()[sharding.slice(shard)].clone()
         layout = sharding.layouts[shard]
-        self.shard = Shard(
-            setup.rule, theta, layout, task.batch_size * setup.work.batches, task.epoch_size
-        )
+        self.shard = Shard(setup.rule, theta, layout, task.batch_size, task.epoch_size)
         self.buffers: Buffers = task.start_buffers() if shard == 0 else ()
-        self._task, self._batches = task, setup.work.batches
+        self._setup = setup
         self._snapshot_every = setup.snapshot_every
         self.pending: dict[int, PendingGradient] = {}
         self.sent: dict[int, Tensor] = {0: self.shard.sent}
@@ -97,7 +96,9 @@ class ShardReplica:
             self.consumed.append(push.row)
         else:
             view = self.sent[push.read[self.session.shard]]
-            self.pending[push.row] = PendingGradient(grad, view, buffers, 1 + len(push.merged))
+            steps = self._setup.deal(push.step, push.row, push.deal).steps
+            batches = steps * (1 + len(push.merged))
+            self.pending[push.row] = PendingGradient(grad, view, buffers, batches)
 
     def decide(self, event: Event, now_s: float) -> "Decided":
         """What follows from an event; the numbers stay as they are."""
@@ -159,9 +160,10 @@ class ShardReplica:
         for row in applied.rows:
             pending, push = self.pending[row], headers[row]
             delay = shard.version - push.read[me]
-            grad, view, buffers, gradients = pending
-            arrived.append(Arrived(push.worker, grad, view, delay, gradients))
-            self.buffers = fold(self._task, self.buffers, buffers, gradients * self._batches)
+            grad, view, buffers, batches = pending
+            arrived.append(Arrived(push.worker, grad, view, delay, batches))
+            for found in by_batch(buffers, batches):
+                self.buffers = self._setup.task.fold(self.buffers, found)
         shard.apply(arrived, applied.scale, self.place(), applied.weights)
         kept = self.keep(shard.version, shard.sent)
         if shard.theta is shard.sent:
@@ -208,7 +210,7 @@ class ShardReplica:
             "shard": self.shard.facts(),
             "sent": list(self.sent),
             "buffers": len(self.buffers),
-            "pending": {str(row): (len(p.buffers), p.gradients) for row, p in self.pending.items()},
+            "pending": {str(row): (len(p.buffers), p.batches) for row, p in self.pending.items()},
             "deviations": [(*at, value) for at, value in self._deviations.items()],
             "snapshots": [(s.version, len(s.buffers), s.samples, s.time_s) for s in self.snapshots],
         }
@@ -223,9 +225,9 @@ class ShardReplica:
                 tensors[f"pending.{row}.grad"],
                 tensors[f"pending.{row}.view"],
                 tuple(tensors[f"pending.{row}.buffers.{i}"] for i in range(count)),
-                gradients,
+                batches,
             )
-            for row, (count, gradients) in facts["pending"].items()
+            for row, (count, batches) in facts["pending"].items()
         }
         self._deviations = {(w, sequence): value for w, sequence, value in facts["deviations"]}
         self.snapshots = [

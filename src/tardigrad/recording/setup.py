@@ -11,6 +11,7 @@ from tardigrad.core.layout import Sharding
 from tardigrad.links import Full, Gate, Link
 from tardigrad.policies import Policy
 from tardigrad.protocol.gates import ShardGate, WorkerGate
+from tardigrad.protocol.messages import Deal
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task, Turn
 from tardigrad.work import AnyWork, Delivery, Interrupted, OneGradient, delivered, never
@@ -71,9 +72,22 @@ class RunSetup:
         """What a worker's first process has."""
         return self.work.start(self.task, self.task.start())
 
-    def run_work(self, view: Tensor, state: Any, worker: int, step: int, row: int) -> Delivery[Any]:
+    def deal(self, step: int, row: int, deal: Deal | None) -> Deal:
+        """The batches of a row: those that it was dealt, or as many as the work always takes."""
+        batches = self.work.batches
+        return deal or Deal(batches, row * batches, step * batches)
+
+    def run_work(
+        self,
+        view: Tensor,
+        state: Any,
+        worker: int,
+        step: int,
+        row: int,
+        deal: Deal | None = None,
+    ) -> Delivery[Any]:
         """What a worker makes of its view and pushes, and what it keeps: a function of these."""
-        return delivered(self.unless_interrupted(view, state, worker, step, row, never))
+        return delivered(self.unless_interrupted(view, state, worker, step, row, deal, never))
 
     def unless_interrupted(
         self,
@@ -82,11 +96,12 @@ class RunSetup:
         worker: int,
         step: int,
         row: int,
+        deal: Deal | None,
         interrupted: Interrupted,
     ) -> Delivery[Any] | None:
         """The same, which is asked between batches whether to go on."""
-        batches = self.work.batches
-        turn = Turn(worker, step * batches, row * batches)
+        batches, first, own = self.deal(step, row, deal)
+        turn = Turn(worker, own, first)
         made = self.work.run(self.task, view, state, turn, batches, interrupted)
         if made is None and interrupted():
             return None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tardigrad.protocol.log import header as push_header
 from tardigrad.protocol.messages import (
     Confirmation,
+    Deal,
     FromShard,
     FromWorker,
     Hello,
@@ -88,14 +89,14 @@ def decode_from_worker(header: list[Any], arrays: list[NDArray[Any]]) -> WorkerF
 
 
 def encode_from_shard(message: FromShard, payloads: Sequence[SlotOrArray | None]) -> Encoded:
-    *about, releases, deviations, stop = message
+    *about, releases, deviations, stop, deal = message
     arrays: list[NDArray[Any]] = []
     said = [
         [released.sequence, released.version, _encode_payload(payload, arrays)]
         for released, payload in zip(releases, payloads, strict=True)
     ]
-    told = [list(deviations)] if deviations else []
-    return Encoded([SAID, [*about, stop], said, *told], arrays)
+    about += (stop, *(deal or ()))
+    return Encoded([SAID, about, said, *([list(deviations)] if deviations else [])], arrays)
 
 
 def decode_from_shard(header: list[Any], arrays: list[NDArray[Any]]) -> ShardFrame:
@@ -106,7 +107,7 @@ def decode_from_shard(header: list[Any], arrays: list[NDArray[Any]]) -> ShardFra
         deviations = tuple(map(float, told[0])) if told else ()
         if told and len(deviations) != len(said):
             raise ValueError(f"{len(deviations)} deviations of {len(said)} releases")
-        shard, epoch, worker, life, acked, step, row, stop = _ints(about)
+        shard, epoch, worker, life, acked, step, row, stop, *dealt = _ints(about)
         releases, payloads = [], []
         for sequence, version, place in said:
             payload = _decode_payload(place, arrays)
@@ -114,7 +115,17 @@ def decode_from_shard(header: list[Any], arrays: list[NDArray[Any]]) -> ShardFra
             releases.append(Released(worker, sequence, version, carries=payload is not None))
             payloads.append(payload)
         message = FromShard(
-            shard, epoch, worker, life, acked, step, row, tuple(releases), deviations, stop
+            shard,
+            epoch,
+            worker,
+            life,
+            acked,
+            step,
+            row,
+            tuple(releases),
+            deviations,
+            stop,
+            Deal(*dealt) if dealt else None,
         )
         return ShardFrame(message, payloads)
     except (ValueError, TypeError, KeyError, IndexError) as error:

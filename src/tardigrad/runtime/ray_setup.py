@@ -47,7 +47,7 @@ class RaySetup:
     """The run's time 0 on the clock of `time.time`."""
     shared_memory: bool = True
     times: StepTimes | None = None
-    """Step times to impose, in seconds."""
+    """Step times to impose, in seconds; a row takes those of all its steps."""
     faults: tuple[Fault, ...] = ()
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from tardigrad.clusters import SeveralSteps
 from tardigrad.core.checks import count, require
 from tardigrad.core.layout import Layout
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
@@ -229,7 +228,7 @@ def train(
                 secrets.token_bytes(32),
                 began_s,
                 processes.shared_memory,
-                None if impose is None else SeveralSteps.of(impose, work.batches).realise(seed),
+                None if impose is None else impose.realise(seed),
                 tuple(scenario.faults),
             )
             onlooker.begin(about or {n: plain[n] for n in ("policy", "link", "rule", "seed")})
@@ -256,7 +255,7 @@ def train(
                 driver.finish()
             epochs.take(FINISH)
         stories = [read_story(disk, shard, logs.get(shard, 0)) for shard in range(shards)]
-        schedule, losses, origin_s = merge(stories, workers, run.gated)
+        schedule, losses, origin_s = merge(stories, workers, run.gated, work.batches)
         about = {"policy": _about(policy), "link": _about(link), "cluster": {"name": "ray"}}
         schedule.about.update(about, seed=seed)
         plain["digests"] = _digests(stories, final)

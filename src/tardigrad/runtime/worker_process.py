@@ -69,7 +69,13 @@ class WorkerProcess:
         if self._interrupted():
             return None
         made = self.setup.unless_interrupted(
-            self._view, self._state, self.worker, compute.step, compute.row, self._interrupted
+            self._view,
+            self._state,
+            self.worker,
+            compute.step,
+            compute.row,
+            compute.deal,
+            self._interrupted,
         )
         if made is None:
             return None

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -305,7 +306,8 @@ class WorkerShell:
         """
         if self.setup.times is None:
             return None
-        step_s = float(self.setup.times.step_s(self.worker, compute.step))
+        steps, _, own = self.setup.run.deal(compute.step, compute.row, compute.deal)
+        step_s = float(self.setup.times.step_s(self.worker, own + np.arange(steps)).sum())
         worked_s = self._clock() - compute.start_s
         self._late_steps += worked_s > step_s
         interrupted = self._stop.wait(max(0.0, step_s - self._behind_s - worked_s))

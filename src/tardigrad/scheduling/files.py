@@ -18,7 +18,7 @@ FORMAT = "tardigrad-schedule-1"
 _PLAIN = ("workers", "shards", "reasons", "clockless", "about")
 _UNREAD = {"reply_shard", "reply_extra", "reply_after"}
 """What no execution reads."""
-_OPTIONAL = {*_UNREAD, "fresh", "group_weights"}
+_OPTIONAL = {*_UNREAD, "fresh", "group_weights", "steps"}
 """Left out where they are empty, as in files that are older than they."""
 
 

@@ -14,6 +14,7 @@ from tardigrad.links import Full, Gate, Identity, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.scheduling.closed import closed_schedule, in_one_piece, least_gradients
 from tardigrad.scheduling.loop import ControlLoop
+from tardigrad.scheduling.paced import PacedLoop, PacedSource
 from tardigrad.scheduling.recorder import Recorder
 from tardigrad.scheduling.schedule import Schedule
 from tardigrad.scheduling.size import check_size
@@ -40,7 +41,6 @@ def schedule(
     policy, link = policy or Async(), link or Full()
     about = check_control(policy, cluster, updates, seed, shards, link, batches)
     assert cluster is not None
-    cluster = _of_several(_encoded(cluster, link, shards), batches)
     require(
         not link.reads_deviation,
         f"{type(link).__name__} decides by the gradient's deviation, which a schedule without "
@@ -48,13 +48,14 @@ def schedule(
         "it together",
     )
     gate = link.realise(seed, [0] * shards)
-    if bulk and gate is None:
-        made = closed_schedule(policy, cluster, updates, seed, shards, about)
+    if bulk and gate is None and policy.pace(batches) is None:
+        several = _of_several(_encoded(cluster, link, shards), batches)
+        made = closed_schedule(policy, several, updates, seed, shards, about)
         if made is not None:
             return made
     recorder = Recorder(cluster.workers, shards, clockless=isinstance(cluster, Clockless))
     recorder.about = about
-    control(policy, cluster, updates, seed, recorder, link, gate).run()
+    control(policy, cluster, updates, seed, recorder, link, gate, batches=batches).run()
     return recorder.schedule()
 
 
@@ -70,15 +71,22 @@ def control(
     batches: int = 1,
 ) -> ControlLoop:
     """The event loop of these parts, ready to run into the recorder."""
-    cluster = _of_several(_encoded(cluster, link, recorder.shards), batches)
+    cluster = _encoded(cluster, link, recorder.shards)
     timed = cluster if isinstance(cluster, TimedCluster) else None
     messages = None
     if timed is not None and timed.network is not None:
         messages = timed.network.realise(seed, cluster.workers, recorder.shards)
     wire = None if gate is None else Wire(link, gate, recorder, deviation)
-    source = _source(cluster, seed)
-    expect(source, timed.absences if timed is not None else ())
-    return ControlLoop(policy, source, recorder, updates, messages, wire)
+    pace = policy.pace(batches)
+    if pace is not None:
+        assert timed is not None
+        paced = PacedSource(timed.realise(seed), recorder)
+        loop: ControlLoop = PacedLoop(pace, policy, paced, recorder, updates, messages, wire)
+    else:
+        source = _source(_of_several(cluster, batches), seed)
+        loop = ControlLoop(policy, source, recorder, updates, messages, wire)
+    expect(loop.source, timed.absences if timed is not None else ())
+    return loop
 
 
 def check_control(
@@ -103,6 +111,11 @@ def check_control(
         gradients = least_gradients(policy, cluster, updates)
     check_size(cluster.workers, updates, shards, gradients, closed)
     check_link(policy, link)
+    require(
+        policy.pace(batches) is None or isinstance(cluster, TimedCluster),
+        f"{type(policy).__name__} goes by how fast workers are, and {type(cluster).__name__} has "
+        "no clock: use a cluster with times, such as Gamma",
+    )
     described = {"policy": policy, "cluster": cluster, "link": link}
     about = {name: _about(part) for name, part in described.items()} | {"seed": seed}
     return about if batches == 1 else about | {"batches": batches}

@@ -42,6 +42,8 @@ class Recorder:
         self.members: list[tuple[int, int, float, int]] = []
         self.crossings: list[tuple[int, int, int, int, float, int, float]] = []
         self.replies: list[tuple[int, int, int]] = []
+        self.steps: list[int] = []
+        """Of each row, where they differ."""
         self.anew: set[tuple[int, int]] = set()
         self.about: dict[str, Any] = {}
 
@@ -156,6 +158,7 @@ class Recorder:
             reply_shard=replies[:, 0].copy(),
             reply_extra=replies[:, 1].copy(),
             reply_after=replies[:, 2].copy(),
+            steps=_ints(self.steps),
             reasons=reasons,
             clockless=self.clockless,
             about=self.about,

@@ -99,6 +99,8 @@ class Schedule:
 
     fresh: Ints = field(default_factory=_no_ints, metadata={"of": "row"})
     """1 where what a worker keeps for itself begins anew; empty: as `fresh_rows` finds it."""
+    steps: Ints = field(default_factory=_no_ints, metadata={"of": "row"})
+    """How many batches each row takes; empty: as many as the work always takes."""
 
     group_weights: Floats = field(default_factory=_no_floats)
     """Beside `group_rows`: how much each counts in its group, together 1. None: all the same."""
@@ -224,6 +226,17 @@ class Schedule:
             later = np.nonzero((self.worker == worker) & (self.start_s >= time_s))[0]
             out[later[:1]] = True
         return out
+
+    def first_batch(self, batches: int) -> tuple[Ints, Ints]:
+        """Of each row, where its first batch stands in the deal to all workers, which is in order
+        of rows, and in its worker's own sequence. Rows take `batches`, unless `steps` says it."""
+        if not len(self.steps):
+            return np.arange(self.rows) * batches, self.step * batches
+        own = np.empty(self.rows, dtype=np.int64)
+        for worker in range(self.workers):
+            mine = self.worker == worker
+            own[mine] = np.cumsum(self.steps[mine]) - self.steps[mine]
+        return np.cumsum(self.steps) - self.steps, own
 
     def _per_worker(self, rows: Ints) -> Ints:
         return np.bincount(self.worker[np.unique(rows)], minlength=self.workers)

@@ -27,7 +27,7 @@ def validate(schedule: Schedule, where: str = "schedule") -> None:
             wanted = np.float64 if f.type == Floats else np.int64
             check(array.dtype == wanted, f"{f.name} holds {array.dtype}, not {wanted.__name__}")
             check(array.ndim == 1 or f.name == "read", f"{f.name} has the wrong shape")
-        if kind and (len(array) or f.name != "fresh"):  # which may be left to be found
+        if kind and (len(array) or f.name not in ("fresh", "steps")):  # which may be left out
             size = len(array)
             check(lengths.setdefault(kind, size) == size, f"{f.name} has the wrong length")
     check(s.read.shape == (s.rows, s.shards), "read has the wrong shape")
@@ -63,6 +63,7 @@ def validate(schedule: Schedule, where: str = "schedule") -> None:
         check(np.abs(sums - 1) < 1e-9, "the group_weights of a group do not add up to 1")
     check(np.diff(s.group_time_s) >= 0, "group_time_s runs backwards")
     check((s.fresh == 0) | (s.fresh == 1), "fresh is neither 0 nor 1")
+    check(s.steps >= 1, "a row takes no steps")
     check(s.read >= 0, "read is negative")
     check((s.step >= 0) & (s.stamp >= 0), "a step or a stamp is negative")
     by_worker = np.lexsort((np.arange(s.rows), s.worker))

@@ -3,7 +3,7 @@
 from tardigrad.work.local_steps import LocalSteps
 from tardigrad.work.micro_batches import MicroBatches
 from tardigrad.work.one_gradient import OneGradient
-from tardigrad.work.work import AnyWork, Delivery, Interrupted, Work, delivered, fold, never
+from tardigrad.work.work import AnyWork, Delivery, Interrupted, Work, by_batch, delivered, never
 
 WORKS: dict[str, type[AnyWork]] = {
     "gradient": OneGradient,
@@ -20,7 +20,7 @@ __all__ = [
     "MicroBatches",
     "OneGradient",
     "Work",
+    "by_batch",
     "delivered",
-    "fold",
     "never",
 ]

@@ -1,7 +1,7 @@
 """What a worker does between a pull and a push: the interface that executors and workers see."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
@@ -74,11 +74,8 @@ def delivered(made: Delivery[Kept] | None) -> Delivery[Kept]:
     return made
 
 
-def fold(
-    task: Task, buffers: tuple[Tensor, ...], found: tuple[Tensor, ...], batches: int
-) -> tuple[Tensor, ...]:
-    """Running buffers after what so many batches have brought, in order."""
+def by_batch(found: tuple[Tensor, ...], batches: int) -> Iterator[tuple[Tensor, ...]]:
+    """The buffers of each of so many batches; none where there are none."""
     each = len(found) // batches
     for at in range(0, len(found), each or 1):
-        buffers = task.fold(buffers, found[at : at + each])
-    return buffers
+        yield found[at : at + each]
