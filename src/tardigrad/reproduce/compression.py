@@ -27,7 +27,7 @@ CODECS: Mapping[str, Mapping[str, Plain]] = MappingProxyType(
     }
 )
 WAYS = {"with feedback": True, "without": False}
-RATES = (0.01, 0.02, 0.04, 0.08, 0.16)
+RATES = (0.01, 0.02, 0.04, 0.08)
 LOSS, ACCURACY = "validation_loss", "validation_accuracy"
 NEAR = 1.1
 """How many times the plain run's loss is taken for "about the plain run's"."""
@@ -44,7 +44,7 @@ def forms() -> dict[str, dict[str, Plain]]:
 
 
 def _spec(link: Mapping[str, Plain], rate: float, seed: int, quick: bool) -> dict[str, Plain]:
-    updates = 200 if quick else 1200
+    updates = 200 if quick else 600
     task: dict[str, Plain] = {"name": "mnist_mlp", "hidden": 32, "batch_size": 16}
     if quick:
         task = {"name": "logistic_regression", "classes": 10, "batch_size": 16}
