@@ -96,7 +96,7 @@ def check_bulk(case: Case, schedule: tg.Schedule) -> None:
 
 def check_traffic(case: Case, schedule: tg.Schedule) -> None:
     """A link that lets everything through, and records it, finds the same schedule and traffic."""
-    if not isinstance(case.link, tg.Full):
+    if not isinstance(case.link, tg.Full) or case.policy.interrupts:
         return
     recorded = made(replace(case, link=tg.Every(push=1, pull=1)))
     for name in ("worker", "read", "group_rows", "group_shard", "group_time_s", "drop_row"):

@@ -135,7 +135,10 @@ def _times(f: Facts) -> None:
     assert dropped_late[~f.unsent].all(), "a gradient is dropped after it is computed"
     if isinstance(f.case.cluster, TimedCluster):
         took = f.case.cluster.realise(f.case.seed).step_s(s.worker, s.step)
-        assert np.allclose(s.end_s[ended], (s.start_s + took)[ended], rtol=0, atol=ROUNDING)
+        whole = ended & ~s.interrupted
+        assert np.allclose(s.end_s[whole], (s.start_s + took)[whole], rtol=0, atol=ROUNDING)
+        late = s.interrupted & (s.end_s > s.start_s + took + ROUNDING)
+        assert not late.any(), "what is interrupted is not done yet"
 
 
 def _workers(f: Facts) -> None:

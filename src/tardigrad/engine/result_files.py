@@ -106,7 +106,7 @@ def summarise(run: Run, wall_s: float) -> dict[str, Any]:
 
 
 def schedule_facts(schedule: Schedule) -> dict[str, Any]:
-    delays = schedule.delays
+    delays, interrupted = schedule.delays, int(schedule.interrupted.sum())
     mean = float(delays.mean()) if len(delays) else 0.0
     return {
         "workers": schedule.workers,
@@ -117,6 +117,7 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
         "mean_delay": mean,
         "delay_counts": torch.bincount(torch.as_tensor(delays)).tolist(),
         "dropped": int(schedule.dropped.sum()),
+        **({"interrupted": interrupted} if interrupted else {}),
     }
 
 

@@ -24,7 +24,7 @@ def trace_events(schedule: Schedule, updates: int | None = None) -> dict[str, An
     """The schedule in the trace-event format: workers as one process, shards as another.
 
     Complete events ("X") are computing and waiting at workers and updates at shards, instant events
-    ("i") the drops; counters ("C") are the shards' versions. Flows ("s" to "f") are arrows: a pull
+    ("i") the drops and the headers of what was interrupted; counters ("C") are the shards' versions. Flows ("s" to "f") are arrows: a pull
     leads from the update that made the version to the gradient that read it, a push from there to
     the update that it was applied in. `updates` limits it to that many of the first groups. Times
     are microseconds of its clock; without a clock one event counts as a second.
@@ -95,6 +95,7 @@ def _worker_events(schedule: Schedule, arrived: Pushes, end_s: float) -> list[di
 def _shard_events(schedule: Schedule, end_s: float) -> list[dict[str, Any]]:
     events = [_counter(shard, 0.0, 0) for shard in range(schedule.shards)]
     versions, lasts_s = schedule.group_version, _update_lengths_s(schedule)
+    stopped = schedule.interrupted
     for group in np.nonzero(schedule.group_time_s <= end_s)[0].tolist():
         rows = schedule.group(group)
         version = int(versions[group]) + 1
@@ -112,7 +113,7 @@ def _shard_events(schedule: Schedule, end_s: float) -> list[dict[str, Any]]:
             "reason": schedule.reasons[int(schedule.drop_reason[drop])],
         }
         shard, at_s = int(schedule.drop_shard[drop]), float(schedule.drop_time_s[drop])
-        events.append(_instant("drop", shard, at_s, args))
+        events.append(_instant("interrupted" if stopped[row] else "drop", shard, at_s, args))
     return events
 
 

@@ -20,17 +20,18 @@ from tardigrad.report.clocks import clock_of, tick_text
 from tardigrad.report.pushes import pushes
 from tardigrad.scheduling import Schedule
 
-OUTCOMES = ("applied", "partly dropped", "dropped", "merged", "unfinished")
+OUTCOMES = ("applied", "partly dropped", "dropped", "merged", "unfinished", "interrupted")
 COLOURS = {
     "partly dropped": "#e0a030",
     "dropped": "#c8402f",
+    "interrupted": "#eeb9a2",
     "merged": "#8a6fb0",
     "unfinished": "#b8d4de",
     "waiting": "#e3e3e3",
     "absent": "#ffffff",
 }
 """Of what has no delay."""
-HATCHES = {"absent": "////", "dropped": "xxxx", "partly dropped": "xx"}
+HATCHES = {"absent": "////", "dropped": "xxxx", "partly dropped": "xx", "interrupted": "\\\\\\\\"}
 
 
 class Span(NamedTuple):
@@ -54,6 +55,7 @@ def push_outcomes(schedule: Schedule) -> Ints:
     out[dropped] = OUTCOMES.index("dropped")
     out[applied] = OUTCOMES.index("applied")
     out[applied & dropped] = OUTCOMES.index("partly dropped")
+    out[schedule.interrupted] = OUTCOMES.index("interrupted")
     return out
 
 

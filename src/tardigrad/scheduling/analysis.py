@@ -51,6 +51,7 @@ class Summary:
         delay: of the applied gradients.
         dropped: share of the decided gradients that were dropped; one dropped at half the shards
             counts half.
+        interrupted: share of the decided gradients that were interrupted, which are among them.
     """
 
     lasted_s: float
@@ -59,6 +60,7 @@ class Summary:
     waiting: float
     delay: Distribution
     dropped: float
+    interrupted: float = 0.0
 
     @staticmethod
     def of(schedule: Schedule) -> "Summary":
@@ -71,6 +73,8 @@ class Summary:
             waiting=waiting_share(schedule),
             delay=Distribution.of(schedule.delays),
             dropped=dropped / max(1, applied + dropped),
+            interrupted=float(schedule.interrupted[schedule.drop_row].sum())
+            / max(1, applied + dropped),
         )
 
     @property

@@ -149,7 +149,7 @@ def check_link(policy: Policy, link: Link) -> None:
     require(
         not policy.interrupts or isinstance(link, Full),
         f"{type(policy).__name__} interrupts workers by what they were sent, and "
-        f"{type(link).__name__} may hold that back: use tg.Full() as the link, or leave stop out",
+        f"{type(link).__name__} may hold that back: use tg.Full() as the link, or stop=False",
     )
 
 

@@ -134,7 +134,7 @@ class Hover {
       const push = lanes.push(i, shard);
       if (!push || push.reason === "merged") continue;
       const colour = theme.colour(push.reason === undefined ? "push" : "dropped");
-      const word = push.reason === undefined ? "push" : "dropped";
+      const word = push.reason === undefined ? "push" : push.reason === "interrupted" ? push.reason : "dropped";
       arrow(context, x1, y, view.x(push.time), from, colour, named(word));
     }
   }

@@ -1,6 +1,6 @@
 // One run's schedule: gradients by worker, versions by shard.
 
-const APPLIED = 0, PARTLY = 1, DROPPED = 2, MERGED = 3, UNFINISHED = 4;
+const APPLIED = 0, PARTLY = 1, DROPPED = 2, MERGED = 3, UNFINISHED = 4, INTERRUPTED = 5;
 
 class Lanes {
   constructor(data) {
@@ -126,6 +126,7 @@ class Lanes {
     const push = this.push(i, shard);
     if (!push) return `${pulled}, not pushed by the end`;
     if (push.reason === "merged") return `${pulled}, merged into its next push`;
+    if (push.reason === "interrupted") return `${pulled}, interrupted at version ${push.version}`;
     const said = `${pulled}, pushed at version ${push.version}, ${push.late} late`;
     return push.reason === undefined ? said : `${said}, dropped (${push.reason})`;
   }

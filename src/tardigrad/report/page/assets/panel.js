@@ -69,6 +69,7 @@ class Panel {
     return {
       dropped,
       droppedBox: hatch(dropped, theme.colour("dropped-ground")),
+      interrupted: theme.colour("interrupted"),
       absent: hatch(theme.colour("line"), theme.colour("lane")),
       lane: theme.colour("lane"),
       merged: theme.colour("merged"),
@@ -173,6 +174,7 @@ class Panel {
     const outcome = lanes.outcome[i];
     if (lanes.late[i] >= 0) return this.scale.colour(lanes.late[i]);
     if (outcome === DROPPED) return width > 5 ? paint.droppedBox : paint.dropped;
+    if (outcome === INTERRUPTED) return paint.interrupted;
     return outcome === MERGED ? paint.merged : paint.unfinished;
   }
 }
@@ -185,7 +187,7 @@ class Column {
   }
 
   clear() {
-    this.filled = this.late = this.known = this.dropped = 0;
+    this.filled = this.late = this.known = this.dropped = this.stopped = 0;
   }
 
   add(from, width, i) {
@@ -207,13 +209,15 @@ class Column {
       this.late += late * width;
       this.known += width;
     } else if (this.panel.lanes.outcome[i] === DROPPED) this.dropped += width;
+    else if (this.panel.lanes.outcome[i] === INTERRUPTED) this.stopped += width;
   }
 
   flush() {
     if (this.filled > 0) {
       const { context, panel } = this;
-      const known = this.known > 0 && this.known >= this.dropped;
-      const other = this.dropped > 0 ? panel.paint.dropped : panel.paint.unfinished;
+      const { dropped, interrupted, unfinished } = panel.paint;
+      const known = this.known > 0 && this.known >= Math.max(this.dropped, this.stopped);
+      const other = this.dropped > 0 ? dropped : this.stopped > 0 ? interrupted : unfinished;
       context.fillStyle = known ? panel.scale.colour(this.late / this.known) : other;
       context.globalAlpha = Math.min(1, this.filled);
       context.fillRect(this.x, this.y, 1, this.height);

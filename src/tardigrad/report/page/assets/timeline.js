@@ -25,6 +25,7 @@ class DelayScale {
         ? el("span", { class: "key" }, "delay 0 ", strip, ` ${grouped(this.most)} updates`)
         : chip("punctual", "delay 0"),
       seen(DROPPED) || seen(PARTLY) ? chip("dropped", "dropped") : null,
+      seen(INTERRUPTED) ? chip("interrupted", "interrupted") : null,
       seen(MERGED) ? chip("merged", "merged") : null,
       seen(UNFINISHED) ? chip("unfinished", "unfinished") : null,
       chip("waiting", "waiting"),
