@@ -21,10 +21,13 @@ def assert_replays(
     updates: int,
     shard_by: Literal["slice", "tensor"] = "slice",
     work: tg.Work[Any] | None = None,
+    codec: tg.Codec | None = None,
 ) -> None:
     """It made the asked updates, and its schedule executes to the same bits."""
     assert run.schedule.updates == updates
-    replayed = tg.execute(run.schedule, task, rule, "exact", shard_by=shard_by, work=work)
+    replayed = tg.execute(
+        run.schedule, task, rule, "exact", shard_by=shard_by, work=work, codec=codec
+    )
     assert torch.equal(replayed.params, run.params)
     assert replayed.history.loss == run.history.loss
 

@@ -33,7 +33,9 @@ def check(cluster: SimulatedCluster, ended: SimulatedDriver | None = None) -> No
         _check_log(cluster, shard, story)
     schedule, losses, _ = merge(stories, setup.workers, setup.gated, setup.work.batches)
     validate(schedule)
-    replayed = tg.execute(schedule, setup.task, setup.rule, engine="exact", work=setup.work)
+    replayed = tg.execute(
+        schedule, setup.task, setup.rule, engine="exact", work=setup.work, codec=setup.codec
+    )
     theta = torch.cat([final.theta for final in driver.finals])
     assert torch.equal(replayed.params, theta), "the replay has other bits"
     assert replayed.history.loss == losses, "the replay has other losses"
@@ -48,7 +50,8 @@ def _check_goes_on_from(
 ) -> None:
     """Every shard has had the numbers that it had ended with."""
     setup = cluster.setup
-    execution = Exact(Job(schedule, setup.task, setup.rule, setup.sharding, work=setup.work))
+    job = Job(schedule, setup.task, setup.rule, setup.sharding, (), setup.work, setup.codec)
+    execution = Exact(job)
     had = [final.version == 0 for final in finals]
     while execution.position < schedule.groups:
         at = int(schedule.group_shard[execution.position])

@@ -5,6 +5,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import torch
+from torch import Tensor
+
+from tardigrad.links import Sent
 from tardigrad.protocol import calls, coordinator, replacing, shard_session
 from tardigrad.protocol.admission import Admission, Fences
 from tardigrad.protocol.calls import (
@@ -23,6 +27,7 @@ from tardigrad.recording import merge, recovery, shard_logs
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.epochs import Epochs
 from tardigrad.recording.recovery import RecoveredRun
+from tardigrad.recording.sent_slices import SliceErrors
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import ShardStory, log_name
 from tardigrad.runtime.shard_process import LifeEnded, ShardProcess
@@ -298,6 +303,24 @@ def _states_follow_what_is_not_finite() -> AbstractContextManager[Any]:
     return patch.object(WorkerProcess, "gradient", kept)
 
 
+def _held_back_is_lost() -> AbstractContextManager[Any]:
+    push = SliceErrors.push
+
+    def lost(self: SliceErrors, header: PushHeader, shard: int, grad: Tensor) -> Sent | None:
+        return push(self, header, shard, grad if header.crosses else torch.zeros_like(grad))
+
+    return patch.object(SliceErrors, "push", lost)
+
+
+def _errors_outlive_their_worker() -> AbstractContextManager[Any]:
+    push = SliceErrors.push
+
+    def on(self: SliceErrors, header: PushHeader, shard: int, grad: Tensor) -> Sent | None:
+        return push(self, header._replace(fresh=False), shard, grad)
+
+    return patch.object(SliceErrors, "push", on)
+
+
 MUTATIONS: dict[str, Mutation] = {
     "record before output": _record_after_output,
     "duplicates by number": _duplicates_are_new,
@@ -348,6 +371,8 @@ MUTATIONS: dict[str, Mutation] = {
         replacing, "BeginWork", lambda start, kept: calls.BeginWork(start)
     ),
     "states: what was not finite leaves them": _states_follow_what_is_not_finite,
+    "codecs: what is held back stays with its worker": _held_back_is_lost,
+    "codecs: an error begins anew at each shard": _errors_outlive_their_worker,
     "extending: logs decide by the number they began with": lambda: patch.object(
         RunSetup, "begun_with", property(lambda self: self.updates)
     ),

@@ -75,6 +75,13 @@ LINKS: dict[str, Link] = {
     "bandwidth_average": tg.BandwidthAware(c_push=0.5, c_pull=0.5, on_drop="average"),
     "budget": tg.Budget(bytes_per_update=30.0, direction="both"),
 }
+CODECS: dict[str, tg.Codec] = {
+    "top_k": tg.TopK(0.4),
+    "top_k_forgets": tg.TopK(0.4, error_feedback=False),
+    "random_k": tg.RandomK(0.4),
+    "sign": tg.Sign(),
+    "int8": tg.Int8(block=2),
+}
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,7 @@ class Scenario:
     work: str = "gradient"
     dylu: bool = False
     """Whether workers' steps follow their speed."""
+    codec: str = "identity"
     ends_early_at: int | None = None
     """The version at which whoever started it has seen enough."""
     more_updates: int = 0
@@ -186,6 +194,7 @@ def draw(seed: int) -> Scenario:
     if r.random() >= 0.75:
         scenario = with_link(scenario, r.choice(list(LINKS)))
     scenario = with_work(scenario, random.Random(f"work {seed}"))
+    scenario = with_codec(scenario, random.Random(f"codec {seed}"))
     if r.random() >= 0.25 or not (shards == 1 or POLICIES[scenario.policy](workers).extends):
         return scenario
     return extended(scenario, r)
@@ -222,6 +231,21 @@ def with_work(scenario: Scenario, r: random.Random) -> Scenario:
     averages = link.withholds_pushes and link.on_drop == "average"
     work = "heavy_ball" if averages else r.choice(list(WORKS))
     return replace(scenario, work=work, dylu=not averages and r.random() < 0.5)
+
+
+def with_codec(scenario: Scenario, r: random.Random) -> Scenario:
+    """In a part of them the same with pushes in another form."""
+    budgets_pushes = scenario.link == "budget"  # by the bytes of whole slices
+    if budgets_pushes or r.random() >= 0.3:
+        return scenario
+    return replace(scenario, codec=r.choice(list(CODECS)))
+
+
+def make_link(scenario: Scenario) -> Link:
+    link = LINKS.get(scenario.link, tg.Full())
+    codec = CODECS.get(scenario.codec, tg.Identity())
+    made: Link = replace(link, codec=codec)  # type: ignore[type-var]
+    return made
 
 
 def _draw_changes(r: random.Random, updates: int, workers: int) -> list[MembershipChange]:
@@ -283,7 +307,7 @@ def make_cluster(scenario: Scenario) -> SimulatedCluster:
         snapshot_every=scenario.snapshot_every,
         digest_every=3,
         sync_log=scenario.sync_log,
-        link=LINKS.get(scenario.link, tg.Full()),
+        link=make_link(scenario),
         seed=scenario.seed,
         work=make_work(scenario.work),
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from tardigrad.links import Encoded
 from tardigrad.protocol.calls import (
     AskWorker,
     BeginWork,
@@ -166,8 +167,19 @@ class SimulatedShard(SimulatedProcess):
                 lambda: worker.at(0.0, lambda: worker.hear(message, payloads)),
             )
 
-    def hear(self, message: FromWorker | Hello, part: RowPart | None) -> None:
-        self._guarded(lambda: self.process.hear(message, part, self.now_s))
+    def hear(
+        self, message: FromWorker | Hello, part: RowPart | None, encoded: Encoded | None = None
+    ) -> None:
+        def do() -> list[ShardOut]:
+            came = part
+            if encoded is not None:
+                assert isinstance(message, FromWorker)
+                assert isinstance(message.body, PushHeader)
+                assert part is not None
+                came = part._replace(grad=self.process.decoded(message.body, encoded)[0])
+            return self.process.hear(message, came, self.now_s)
+
+        self._guarded(do)
 
     def call(self, call: ShardCall, answer: Callable[[Any], None]) -> None:
         def do() -> list[ShardOut]:
@@ -280,13 +292,16 @@ class SimulatedWorker(SimulatedProcess):
     def _send(self, shard: int, message: FromWorker | Hello) -> None:
         assert self.owner is not None
         assert self.process is not None
-        part = None
+        part, encoded = None, None
         if isinstance(message, FromWorker):
             self.tell_moment(f"sends {type(message.body).__name__}")
             if isinstance(message.body, PushHeader):
                 part = self.process.part(message.body, shard)
+                encoded = self.process.encoded(message.body, shard)
         target = self.owner.shards.get(shard)
         if target is not None:
             self.cluster.network.send(
-                self.host, target.host, lambda: target.at(0.0, lambda: target.hear(message, part))
+                self.host,
+                target.host,
+                lambda: target.at(0.0, lambda: target.hear(message, part, encoded)),
             )

@@ -19,7 +19,7 @@ from tardigrad.protocol.messages import Completed, Event, Joined, Left, PushHead
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.cuts import newest_cut, read_part, read_unsent
 from tardigrad.recording.disk import Disk
-from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
+from tardigrad.recording.gradients import RowPart, WholeGradient
 from tardigrad.recording.kept_states import KeptStates
 from tardigrad.recording.merge import LogMerger, explained, pushed
 from tardigrad.recording.replica import ShardReplica, check_same_decisions
@@ -118,10 +118,10 @@ class RecoveredRun:
         return self._states.of(worker)
 
     def part(self, half: HalfPushed, shard: int) -> RowPart | None:
-        """A shard's slice of a gradient that it has not."""
+        """A shard's slice of a gradient that it has not; asked once, in the order of steps."""
         if half.gradient is None:
             return None
-        return row_part([half.gradient], self.setup.sharding, shard)
+        return self._states.part(half.push, shard, [half.gradient])
 
     def _complete_membership(self) -> None:
         """Let every join and leave that one log has stand in all.
@@ -187,11 +187,11 @@ class RecoveredRun:
         _, have = self._came.setdefault(push.row, (_alone(push), set()))
         if push.finite and not push.interrupted and not have:
             self._gradients[push.row] = self._gradient(push)
-        if push.has_numbers:
+        part = None
+        if push.finite and not push.interrupted:
             gradients = [self._gradients[row] for row in (*push.merged, push.row)]
-            self.replicas[shard].arrive(push, *row_part(gradients, self.setup.sharding, shard))
-        else:
-            self.replicas[shard].arrive(push, None, ())
+            part = self._states.part(push, shard, gradients)
+        self.replicas[shard].arrive(push, *(part or (None, ())))
         have.add(shard)
         if len(have) == len(self.replicas):
             del self._came[push.row]

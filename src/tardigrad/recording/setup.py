@@ -3,18 +3,28 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from tardigrad.core.layout import Sharding
-from tardigrad.links import Full, Gate, Link
+from tardigrad.links import Codec, Full, Gate, Link
 from tardigrad.policies import Policy
 from tardigrad.protocol.gates import ShardGate, WorkerGate
 from tardigrad.protocol.messages import Deal
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task, Turn
 from tardigrad.work import AnyWork, Delivery, Interrupted, OneGradient, delivered, never
+
+
+class WorkerKeeps(NamedTuple):
+    """What a worker keeps for itself from row to row."""
+
+    work: Any = ()
+    """Its work's."""
+    error: Any = ()
+    """What its codec has not sent, of all shards' slices; () where that is not fed back."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,16 @@ class RunSetup:
         return tuple((stop - start) * size for start, stop in pairwise(self.sharding.bounds))
 
     @property
+    def push_bytes(self) -> tuple[int, ...]:
+        """Of each shard's slice of a gradient, as it travels."""
+        size, bounds = self.task.start().element_size(), self.sharding.bounds
+        return tuple(self.codec.encoded_bytes(b - a, size) for a, b in pairwise(bounds))
+
+    @property
+    def codec(self) -> Codec:
+        return self.link.codec
+
+    @property
     def gated(self) -> bool:
         """Whether a link decides on what crosses."""
         return self._gate() is not None
@@ -66,11 +86,13 @@ class RunSetup:
     @cached_property
     def keeps_state(self) -> bool:
         """Whether workers keep something for themselves from row to row."""
-        return self.work.keeps_state(self.task)
+        return self.codec.error_feedback or self.work.keeps_state(self.task)
 
-    def begin_state(self) -> Any:
+    def begin_state(self) -> WorkerKeeps:
         """What a worker's first process has."""
-        return self.work.start(self.task, self.task.start())
+        theta = self.task.start()
+        error = torch.zeros_like(theta) if self.codec.error_feedback else ()
+        return WorkerKeeps(self.work.start(self.task, theta), error)
 
     def deal(self, step: int, row: int, deal: Deal | None) -> Deal:
         """The batches of a row: those that it was dealt, or as many as the work always takes."""

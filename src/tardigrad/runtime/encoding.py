@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from tardigrad.links import Encoded as EncodedSlice
 from tardigrad.protocol.log import header as push_header
 from tardigrad.protocol.messages import (
     Confirmation,
@@ -46,10 +47,11 @@ class Encoded(NamedTuple):
 
 
 class WorkerFrame(NamedTuple):
-    """What a worker sent: a message, the gradient's slice or slot, and buffers beside it."""
+    """What a worker sent: a message, the gradient's slice, slot or encoded form, and buffers
+    beside it."""
 
     message: FromWorker | Hello
-    payload: SlotOrArray | None
+    payload: SlotOrArray | EncodedSlice | None
     buffers: list[NDArray[Any]]
 
 
@@ -62,14 +64,18 @@ class ShardFrame(NamedTuple):
 
 def encode_from_worker(
     message: FromWorker | Hello,
-    payload: SlotOrArray | None = None,
+    payload: SlotOrArray | EncodedSlice | None = None,
     buffers: Sequence[NDArray[Any]] = (),
 ) -> Encoded:
     if isinstance(message, Hello):
         return Encoded([HELLO, *message], [])
     *envelope, body = message
     arrays: list[NDArray[Any]] = []
-    place = _encode_payload(payload, arrays)
+    place: Any
+    if isinstance(payload, tuple) and not isinstance(payload, SlotAddress):
+        place, arrays = {"encoded": len(payload)}, list(payload)
+    else:
+        place = _encode_payload(payload, arrays)
     return Encoded([_KINDS[type(body)], envelope, list(body), place], [*arrays, *buffers])
 
 
@@ -82,6 +88,11 @@ def decode_from_worker(header: list[Any], arrays: list[NDArray[Any]]) -> WorkerF
         body: WorkerBody = _BODIES[kind](values)
         worker, life, number, heard, at, have = _ints(envelope)
         message = FromWorker(worker, life, number, heard, at, have, body)
+        if isinstance(place, dict):
+            (many,) = _ints([place["encoded"]])
+            if not 0 < many <= len(arrays):
+                raise ValueError(f"{many} of {len(arrays)} arrays")
+            return WorkerFrame(message, tuple(arrays[:many]), arrays[many:])
         payload = _decode_payload(place, arrays)
         return WorkerFrame(message, payload, arrays[1:] if place == 0 else arrays)
     except (ValueError, TypeError, KeyError, IndexError) as error:

@@ -8,9 +8,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from tardigrad.engine.checkpoint import checkpoint_bytes
+from tardigrad.links import Encoded
 from tardigrad.protocol.admission import Admission, Refused
 from tardigrad.protocol.calls import (
     AskShard,
@@ -176,6 +178,21 @@ class ShardProcess:
         if isinstance(message.body, PushHeader):
             self._arrive(message.body, part)
         return self._handle(Came(message), now_s, message.worker)
+
+    def decoded(self, push: PushHeader, encoded: Encoded) -> tuple[Tensor, int]:
+        """What a codec has made of a push, as the rule sees it, and the bytes that came."""
+        codec, theta = self.setup.codec, self.replica.shard.theta
+        came = sum(array.nbytes for array in encoded)
+        try:
+            if came != codec.encoded_bytes(len(theta), theta.element_size()):
+                raise ValueError(f"{came} bytes")
+            seen = codec.decode(encoded, len(theta))
+        except (ValueError, IndexError, TypeError) as error:
+            raise Refused(
+                f"push refused: worker {push.worker}, step {push.step}, at shard "
+                f"{self._session.shard}: {type(codec).__name__} has not encoded that ({error})"
+            ) from error
+        return torch.from_numpy(seen), came
 
     def _arrive(self, push: PushHeader, part: RowPart | None) -> None:
         if push.has_numbers:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tardigrad.links import Encoded
 from tardigrad.protocol.calls import AskShard, LeaveWorker, ShardCall
 from tardigrad.protocol.log import LogEntry, Opening
 from tardigrad.protocol.messages import (
@@ -207,22 +208,25 @@ class ShardShell:
     def _hear(
         self,
         message: FromWorker | Hello,
-        payload: SlotOrArray | None,
+        payload: SlotOrArray | Encoded | None,
         buffers: Sequence[NDArray[Any]],
     ) -> Sequence[FromShard | TimerSet]:
-        part, row = None, -1
+        part, row, came_bytes = None, -1, 0
         if isinstance(message, FromWorker) and isinstance(message.body, PushHeader):
             row = message.body.row
-            if payload is not None:
+            if isinstance(payload, tuple) and not isinstance(payload, SlotAddress):
+                grad, came_bytes = self._process.decoded(message.body, payload)
+            elif payload is not None:
                 if not self._reader.there(payload):
                     return []  # its worker has died meanwhile, and will be replaced
                 grad = self._reader.look(payload, self._part)
+                came_bytes = grad.numel() * grad.itemsize
+            if payload is not None:
                 part = RowPart(grad, tuple(torch.from_numpy(array.copy()) for array in buffers))
         pending = self._process.replica.pending
         before = row in pending
         out = self._process.hear(message, part, self._clock())
-        if part is not None:
-            self._bytes_in += part.grad.numel() * part.grad.itemsize if not before else 0
+        self._bytes_in += came_bytes if not before else 0
         if isinstance(payload, SlotAddress) and row not in self._payloads:
             if row in pending:
                 self._payloads[row] = payload

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from tardigrad.engine.result_files import SUMMARY, MetricsFile, save_result, wri
 from tardigrad.engine.resume import CHECKPOINT
 from tardigrad.engine.run import Provenance, Say
 from tardigrad.engine.stop import Stop
-from tardigrad.links import Full, Link, that_codes
+from tardigrad.links import Full, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.protocol.coordinator import Coordinator
 from tardigrad.recording.disk import LATE, FolderDisk, file_system
@@ -55,7 +55,7 @@ from tardigrad.runtime.ray_setup import RaySetup
 from tardigrad.runtime.run_actors import actors_of, check_room
 from tardigrad.runtime.sending import TaskPacker, check_sendable, own_code_sent
 from tardigrad.scheduling import traffic
-from tardigrad.scheduling.make import check_link
+from tardigrad.scheduling.make import about_part, check_link
 from tardigrad.scheduling.size import check_size
 from tardigrad.tasks import Task
 from tardigrad.tasks.hosted import hosted
@@ -136,10 +136,6 @@ def train(
     policy.check(workers, shards)
     check_link(policy, link)
     check_weights(rule, policy)
-    require(
-        not that_codes(link.codec),
-        f"{type(link.codec).__name__}: codecs are simulated, and not yet run on Ray",
-    )
     check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
     check_work(work, task, link.on_drop if link.withholds_pushes else None)
     check_size(workers, updates, shards, workers + updates, closed=False)
@@ -167,11 +163,12 @@ def train(
         "shards": shards,
         "updates": updates,
         "shard_by": shard_by,
-        "policy": _about(policy),
-        "link": _about(link),
+        "policy": about_part(policy),
+        "link": about_part(link),
         "rule": repr(rule),
         "seed": seed,
-        "facts": facts_of(own, rule, processes.threads, work) | policy_facts(policy, link),
+        "facts": facts_of(own, rule, processes.threads, work, link.codec)
+        | policy_facts(policy, link),
     }
     if not isinstance(work, OneGradient):  # older records do not say it
         plain["work"] = repr(work)
@@ -256,7 +253,7 @@ def train(
             epochs.take(FINISH)
         stories = [read_story(disk, shard, logs.get(shard, 0)) for shard in range(shards)]
         schedule, losses, origin_s = merge(stories, workers, run.gated, work.batches)
-        about = {"policy": _about(policy), "link": _about(link), "cluster": {"name": "ray"}}
+        about = {"policy": about_part(policy), "link": about_part(link), "cluster": {"name": "ray"}}
         schedule.about.update(about, seed=seed)
         plain["digests"] = _digests(stories, final)
         plain["ended_by"] = final.ended.by
@@ -273,12 +270,13 @@ def train(
             schedule,
             final.buffers,
             final.average,
-            traffic(schedule, run.shard_bytes),
+            traffic(schedule, run.shard_bytes, push_bytes=run.push_bytes),
             final.ended,
             own,
             rule,
             Provenance("ray", shard_by, processes.threads),
             work,
+            link.codec,
         )
         if folder is not None:
             # Since it began, by the clock that went on while it was stopped.
@@ -386,10 +384,3 @@ def _folder(folder: str | Path | None) -> Iterator[Path]:
         lock.write(f"process {os.getpid()} on {socket.gethostname()}")
         lock.flush()
         yield place
-
-
-def _about(part: Any) -> dict[str, Any]:
-    described = {"name": type(part).__name__}
-    if is_dataclass(part) and not isinstance(part, type):
-        described |= {k: v for k, v in asdict(part).items() if not callable(v)}
-    return described

@@ -4,16 +4,19 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from tardigrad.core.trees import not_finite
 from tardigrad.engine import Diverged
+from tardigrad.links import Encoded, Sent, that_codes
 from tardigrad.protocol.messages import PushHeader
-from tardigrad.protocol.worker_session import Compute, Forget, WorkerOutput, WorkerSession
+from tardigrad.protocol.worker_session import Compute, Forget, Send, WorkerOutput, WorkerSession
 from tardigrad.protocol.worker_session import WorkerStart as WorkerStart
 from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
 from tardigrad.recording.kept_states import KeptState
-from tardigrad.recording.setup import RunSetup
+from tardigrad.recording.sent_slices import SliceErrors, sent_slice
+from tardigrad.recording.setup import RunSetup, WorkerKeeps
 
 PATIENCE = 10
 """Gradients in a row that may be NaN or infinite before the run is called diverged."""
@@ -39,11 +42,11 @@ class WorkerProcess:
         start: WorkerStart,
         copy: Callable[[Any, Tensor], None],
         own: Callable[[Any], Tensor | None] = lambda payload: None,
-        kept: Any | None = None,
+        kept: WorkerKeeps | None = None,
     ) -> None:
         """copy: writes a payload's numbers to where they belong. own: those of a payload that is
-        the worker's to keep; None where they belong to somebody else. kept: the state of its work
-        to go on with; None: it begins anew."""
+        the worker's to keep; None where they belong to somebody else. kept: what to go on with;
+        None: it begins anew."""
         self.setup = setup
         self.worker = start.worker
         gate = setup.worker_gate(start.worker)
@@ -51,7 +54,12 @@ class WorkerProcess:
         self._copy, self._own = copy, own
         self._view = setup.task.start()
         self._kept: dict[int, WholeGradient] = {}
-        self._state = setup.begin_state() if kept is None else kept
+        kept = setup.begin_state() if kept is None else kept
+        self._state = kept.work
+        self._codes = bool(that_codes(setup.codec))
+        self._errors = SliceErrors.of(setup, kept) if setup.codec.error_feedback else None
+        self._sent: dict[int, dict[int, Sent]] = {}
+        """By row and shard, as a codec has made it."""
         self._wrong = 0
 
     def load(self, compute: Compute) -> None:
@@ -81,7 +89,8 @@ class WorkerProcess:
             return None
         (loss, grad, buffers), state = made
         value = float(loss)
-        wrong = not_finite(grad) if math.isfinite(value) else value
+        whole = grad if self._errors is None else self._errors.compensated(grad)
+        wrong = not_finite(whole) if math.isfinite(value) else value
         return ComputedGradient(compute.step, value, grad, buffers, wrong, state)
 
     def _interrupted(self) -> bool:
@@ -102,14 +111,49 @@ class WorkerProcess:
         if finite:
             self._kept[compute.row] = WholeGradient(computed.grad, computed.buffers)
             self._state = computed.state
-        return self.session.computed(computed.loss, finite, end_s, now_s)
+        outputs = self.session.computed(computed.loss, finite, end_s, now_s)
+        if finite and self._codes:
+            self._encode(compute.row, outputs)
+        return outputs
 
-    def part(self, push: PushHeader, shard: int) -> RowPart | None:
-        """The numbers behind a push; None where it has none."""
-        if not push.has_numbers:
-            return None
+    def _encode(self, row: int, outputs: list[WorkerOutput]) -> None:
+        """For every shard that is sent this row, once: it may have to be said again."""
+        sent = self._sent[row] = {}
+        for output in outputs:
+            body = output.message.body if isinstance(output, Send) else None
+            if not isinstance(output, Send) or not isinstance(body, PushHeader) or body.row != row:
+                continue
+            shard = output.shard
+            if self._errors is not None:
+                part = self._kept[row].grad[self.setup.sharding.slice(shard)]
+                made = self._errors.push(body, shard, part)
+            elif body.crosses:
+                part = self._merged(body, shard).grad
+                made = sent_slice(self.setup.codec, part, body, shard)
+            else:
+                made = None
+            if made is not None:
+                sent[shard] = made
+
+    def _merged(self, push: PushHeader, shard: int) -> RowPart:
         gradients = [self._kept[row] for row in (*push.merged, push.row)]
         return row_part(gradients, self.setup.sharding, shard)
+
+    def part(self, push: PushHeader, shard: int) -> RowPart | None:
+        """The numbers behind a push, as the shard will see them; None where it has none."""
+        if not push.has_numbers:
+            return None
+        part = self._merged(push, shard)
+        if self._codes:
+            seen = self._sent[push.row][shard].decoded
+            part = part._replace(grad=torch.from_numpy(seen))
+        return part
+
+    def encoded(self, push: PushHeader, shard: int) -> Encoded | None:
+        """The same as it travels; None where no codec has encoded it."""
+        if not self._codes or not push.has_numbers:
+            return None
+        return self._sent[push.row][shard].encoded
 
     def unsent(self) -> dict[int, WholeGradient]:
         """What is to be merged into a later push, by row."""
@@ -117,8 +161,12 @@ class WorkerProcess:
         return {} if gate is None else {row: self._kept[row] for row in gate.unsent()}
 
     def kept(self) -> KeptState | None:
-        """What its work keeps from row to row; None: it begins."""
-        return None if self.session.begins_anew else KeptState(self.worker, self._state)
+        """What it keeps from row to row; None: it begins."""
+        if self.session.begins_anew:
+            return None
+        error = () if self._errors is None else self._errors.error
+        return KeptState(self.worker, WorkerKeeps(self._state, error))
 
     def forget(self, forgotten: Forget) -> None:
         self._kept.pop(forgotten.row, None)
+        self._sent.pop(forgotten.row, None)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tardigrad.links import Encoded, that_codes
 from tardigrad.protocol.calls import (
     AskWorker,
     BeginWork,
@@ -216,12 +217,15 @@ class WorkerShell:
                 self._send(shard, message)
 
     def _send(self, shard: int, message: FromWorker | Hello) -> None:
-        payload: SlotOrArray | None = None
+        payload: SlotOrArray | Encoded | None = None
         buffers: tuple[NDArray[Any], ...] = ()
         if isinstance(message, FromWorker) and isinstance(message.body, PushHeader):
             assert self._process is not None
             part = self._process.part(message.body, shard)
-            if part is not None and message.body.merged:
+            encoded = self._process.encoded(message.body, shard)
+            if encoded is not None:
+                payload = encoded
+            elif part is not None and message.body.merged:
                 payload = part.grad.numpy()  # a mean, for this shard alone
             elif part is not None:
                 shared = self._shared[message.body.row]
@@ -292,7 +296,7 @@ class WorkerShell:
             self._steps += 1
             outputs = process.computed(compute, computed, end_s, end_s)
             takers = {o.shard for o in outputs if isinstance(o, Send) and _whole(o, compute.row)}
-            if takers and computed is not None:
+            if takers and computed is not None and not that_codes(self.setup.run.codec):
                 self._shared[compute.row] = self._buffers.put(computed.grad, takers)
             self._carry_out(outputs)
         self._fuse.burn("after_push", step, after_s=0.05)

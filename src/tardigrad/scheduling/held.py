@@ -15,7 +15,7 @@ def held_back(schedule: Schedule) -> Flags:
     out = np.zeros((schedule.rows, schedule.shards), dtype=bool)
     if not len(schedule.wire_shard):
         return out
-    pushed = np.isfinite(schedule.end_s) & schedule.finite
+    pushed = np.isfinite(schedule.end_s) & schedule.finite & ~schedule.interrupted
     pushed[schedule.group_rows] = True
     for worker in range(schedule.workers):
         rows = np.nonzero(pushed & (schedule.worker == worker))[0]

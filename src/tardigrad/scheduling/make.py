@@ -117,7 +117,7 @@ def check_control(
         "no clock: use a cluster with times, such as Gamma",
     )
     described = {"policy": policy, "cluster": cluster, "link": link}
-    about = {name: _about(part) for name, part in described.items()} | {"seed": seed}
+    about = {name: about_part(part) for name, part in described.items()} | {"seed": seed}
     return about if batches == 1 else about | {"batches": batches}
 
 
@@ -169,7 +169,7 @@ def schedule_from_order(
     _check(policy, num_workers, shards, clockless=True)
     check_size(num_workers, 0, shards, num_workers + len(order), closed=False)
     recorder = Recorder(num_workers, shards, clockless=True)
-    recorder.about = {"policy": _about(policy), "cluster": {"name": "order"}}
+    recorder.about = {"policy": about_part(policy), "cluster": {"name": "order"}}
     arrivals = np.asarray(order, dtype=np.int64)
     source = Dispatched(FixedOrder(arrivals, num_workers), events=len(order))
     ControlLoop(policy, source, recorder, updates=None).run()
@@ -192,13 +192,14 @@ def _check(policy: Policy, workers: int, shards: int, clockless: bool) -> None:
     )
 
 
-def _about(part: Any) -> dict[str, Any]:
+def about_part(part: Any) -> dict[str, Any]:
+    """What a part of a run says of itself, as plain data."""
     described: dict[str, Any] = {"name": type(part).__name__}
     if is_dataclass(part) and not isinstance(part, type):
         described |= {k: v for k, v in asdict(part).items() if not callable(v)}
     if isinstance(part, Link):
         described.pop("codec", None)
         if not isinstance(part.codec, Identity):
-            described["codec"] = _about(part.codec)
+            described["codec"] = about_part(part.codec)
     plain: dict[str, Any] = json.loads(json.dumps(described))  # as a saved one will say it
     return plain
