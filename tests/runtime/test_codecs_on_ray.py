@@ -19,6 +19,7 @@ from tardigrad.runtime import ActorPool, fail_at, train
 from tardigrad.runtime.encoding import decode_from_worker, encode_from_worker
 from tardigrad.runtime.shard_process import ShardProcess, shard_origin
 from tardigrad.tasks import TASKS
+from tardigrad.transport.arena import SlotAddress
 from tardigrad.transport.frames import FrameError
 from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays
 
@@ -88,6 +89,7 @@ def test_an_encoded_slice_travels_with_buffers_beside_it() -> None:
         frame = decode_from_worker(header, arrays)
         assert frame.message == MESSAGE
         assert isinstance(frame.payload, tuple)
+        assert not isinstance(frame.payload, SlotAddress)
         seen = codec.decode(frame.payload, 9)
         assert np.array_equal(seen, codec.decode(encoded, 9))
         assert [array.tolist() for array in frame.buffers] == [[0.0, 1.0, 2.0]]

@@ -24,10 +24,11 @@ def trace_events(schedule: Schedule, updates: int | None = None) -> dict[str, An
     """The schedule in the trace-event format: workers as one process, shards as another.
 
     Complete events ("X") are computing and waiting at workers and updates at shards, instant events
-    ("i") the drops and the headers of what was interrupted; counters ("C") are the shards' versions. Flows ("s" to "f") are arrows: a pull
-    leads from the update that made the version to the gradient that read it, a push from there to
-    the update that it was applied in. `updates` limits it to that many of the first groups. Times
-    are microseconds of its clock; without a clock one event counts as a second.
+    ("i") the drops and the headers of what was interrupted; counters ("C") are the shards'
+    versions. Flows ("s" to "f") are arrows: a pull leads from the update that made the version to
+    the gradient that read it, a push from there to the update that it was applied in. `updates`
+    limits it to that many of the first groups. Times are microseconds of its clock; without a clock
+    one event counts as a second.
     """
     end_s = _until(schedule, updates)
     events = [_name(WORKERS, None, "workers"), _name(SHARDS, None, "shards")]
