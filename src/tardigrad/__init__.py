@@ -110,6 +110,7 @@ PLACES = {
     ),
     "tardigrad.scheduling": (
         "Schedule",
+        "pipeline_schedule",
         "schedule",
     ),
     "tardigrad.tasks": (

@@ -79,6 +79,7 @@ from tardigrad.runtime import Processes as Processes
 from tardigrad.runtime import Scenario as Scenario
 from tardigrad.runtime import train as train
 from tardigrad.scheduling import Schedule as Schedule
+from tardigrad.scheduling import pipeline_schedule as pipeline_schedule
 from tardigrad.scheduling import schedule as schedule
 from tardigrad.tasks import FunctionTask as FunctionTask
 from tardigrad.tasks import ModuleTask as ModuleTask

@@ -46,6 +46,10 @@ POLICIES: dict[str, Callable[[int], Policy]] = {
     "rennala_stop": lambda workers: tg.Rennala(3, stop=True),
     "quorum": lambda workers: tg.Quorum(max(1, workers - 1), grace_s=0.05),
     "quorum_next": lambda workers: tg.Quorum(max(1, workers // 2), grace_s=0.05, late="next"),
+    "quorum_measured": lambda workers: tg.Quorum(
+        workers // 2 + 1, weights="samples", grace_deviations=3.0
+    ),
+    "malenia": lambda workers: tg.Malenia(2 * workers),
     "fedbuff": lambda workers: tg.SoftSync(size=3, wait=False),
     "partial": lambda workers: tg.Partial(
         push=max(1, workers - 1), pull=0.5, push_timeout_s=0.3, pull_timeout_s=0.3
@@ -160,8 +164,8 @@ class Outcome:
         return self.cluster.time.story
 
 
-def draw(seed: int) -> Scenario:
-    """Everything from the seed."""
+def draw(seed: int, policy: str | None = None) -> Scenario:
+    """Everything from the seed; or all but the policy, where one is given."""
     r = random.Random(f"scenario {seed}")
     workers, shards = r.randint(1, 5), r.randint(1, 3)
     updates = r.choice([r.randint(6, 20), r.randint(6, 20), r.randint(6, 20), r.randint(20, 60)])
@@ -173,9 +177,10 @@ def draw(seed: int) -> Scenario:
         repeated=r.choice([0.0, 0.1]),
         call_lost=r.choice([0.0, 0.0, 0.0, 0.01]),
     )
+    drawn = r.choice(list(POLICIES))
     scenario = Scenario(
         seed,
-        policy=r.choice(list(POLICIES)),
+        policy=policy or drawn,
         rule=r.choice(list(RULES)),
         workers=workers,
         shards=shards,
@@ -191,8 +196,11 @@ def draw(seed: int) -> Scenario:
         faults=draw_faults(r, updates, workers, shards),
         changes=_draw_changes(r, updates, workers),
     )
+    if POLICIES[scenario.policy](workers).gives_weights and scenario.rule == "dana":
+        scenario = replace(scenario, rule="adam")  # DANA takes none
     if r.random() >= 0.75:
-        scenario = with_link(scenario, r.choice(list(LINKS)))
+        linked = with_link(scenario, r.choice(list(LINKS)))
+        scenario = linked if policy in (None, linked.policy) else scenario
     scenario = with_work(scenario, random.Random(f"work {seed}"))
     scenario = with_codec(scenario, random.Random(f"codec {seed}"))
     if r.random() >= 0.25 or not (shards == 1 or POLICIES[scenario.policy](workers).extends):

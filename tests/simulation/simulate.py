@@ -1,7 +1,8 @@
 """Run scenarios: `make simulate SEEDS=0:500`, or one, with its story: `make simulate SEEDS=7`.
 
-What has been run is kept in a file, and told with it. `make simulate MUTATIONS=1` takes each
-safeguard out in turn and says after how many scenarios that was found.
+With `--policy quorum` all have that policy. What has been run is kept in a file, and told with it.
+`make simulate MUTATIONS=1` takes each safeguard out in turn and says after how many scenarios that
+was found.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,10 +35,10 @@ class Result(NamedTuple):
     cpu_s: float
 
 
-def simulate(seed: int) -> Result:
+def simulate(seed: int, policy: str | None = None) -> Result:
     torch.set_num_threads(1)
     began_s = time.process_time()
-    outcome = run(draw(seed))
+    outcome = run(draw(seed, policy))
     return Result(
         seed,
         outcome.scenario.policy,
@@ -59,22 +61,23 @@ def tell(outcome: Outcome) -> str:
     )
 
 
-def _results(seeds: range, processes: int) -> Iterator[Result]:
+def _results(seeds: range, processes: int, policy: str | None) -> Iterator[Result]:
+    one = partial(simulate, policy=policy)
     if processes == 1:
-        yield from map(simulate, seeds)
+        yield from map(one, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(simulate, seeds, chunksize=10)
+        yield from pool.imap_unordered(one, seeds, chunksize=10)
 
 
-def _simulate(seeds: range, processes: int, kept: Path) -> int:
+def _simulate(seeds: range, processes: int, kept: Path, policy: str | None) -> int:
     began_s = time.perf_counter()
     results, failed = [], []
-    for result in _results(seeds, processes):
+    for result in _results(seeds, processes, policy):
         results.append(result)
         if result.error:
             failed.append(result.seed)
-            print(tell(run(draw(result.seed))), flush=True)
+            print(tell(run(draw(result.seed, policy))), flush=True)
     seconds = time.perf_counter() - began_s
     cpu_ms = 1000 * sum(result.cpu_s for result in results) / len(results)
     total = _keep(kept, results)
@@ -139,16 +142,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("seeds", help="a seed, or FIRST:BEHIND")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--kept", type=Path, default=KEPT)
+    parser.add_argument("--policy", choices=POLICIES, help="this one in all of them")
     parser.add_argument("--mutations", nargs="*", metavar="SAFEGUARD", help="to be taken out")
     given = parser.parse_args(arguments)
     first, _, behind = given.seeds.partition(":")
     if given.mutations is not None:
         return _mutate(given.mutations or MUTATIONS, int(behind or first))
     if not behind:
-        outcome = run(draw(int(first)))
+        outcome = run(draw(int(first), given.policy))
         print(tell(outcome))
         return 1 if outcome.error else 0
-    return _simulate(range(int(first), int(behind)), given.processes, given.kept)
+    return _simulate(range(int(first), int(behind)), given.processes, given.kept, given.policy)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from tardigrad.report.perfetto import write_trace
 from tardigrad.report.results import ENDINGS, Results, check_ending, value_text
 from tardigrad.report.run_figure import plot_run
 from tardigrad.report.series import Series, load_series
+from tardigrad.report.stages import draw_stage_delays
 from tardigrad.report.staleness import draw_staleness, rank_correlation
 from tardigrad.report.sweep import Sweep
 from tardigrad.report.tables import results_table
@@ -22,6 +23,7 @@ __all__ = [
     "Sweep",
     "check_ending",
     "draw",
+    "draw_stage_delays",
     "draw_staleness",
     "draw_timeline",
     "draw_timelines",

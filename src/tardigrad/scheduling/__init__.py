@@ -2,6 +2,7 @@
 
 from tardigrad.scheduling.held import held_back
 from tardigrad.scheduling.make import check_control, control, schedule
+from tardigrad.scheduling.pipeline import pipeline_schedule
 from tardigrad.scheduling.recorder import Recorder
 from tardigrad.scheduling.schedule import Schedule
 from tardigrad.scheduling.traffic import Copies, Traffic, traffic
@@ -15,6 +16,7 @@ __all__ = [
     "check_control",
     "control",
     "held_back",
+    "pipeline_schedule",
     "schedule",
     "traffic",
     "validate",
