@@ -8,6 +8,7 @@ from typing import Any
 from tardigrad.experiment.named_rules import takes_rate
 from tardigrad.experiment.spec import RULE, STRUCTURE
 from tardigrad.experiment.structure import parameters_of
+from tardigrad.planning.candidates import measuring_quorum
 from tardigrad.planning.measure import Measured
 from tardigrad.policies import Async, Backup, Deadline, Policy, SoftSync, StaleSynchronous, Sync
 
@@ -65,6 +66,7 @@ def trained_policies(workers: int, backups: int, deadline_s: float) -> list[Poli
         StaleSynchronous(bound=3),
         *grouped,
         Deadline(timeout_s=deadline_s),
+        measuring_quorum(workers),
         *backed,
         Sync(),
     ]
