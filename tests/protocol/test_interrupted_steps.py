@@ -23,14 +23,8 @@ from tardigrad.protocol.messages import (
     WorkerInterrupted,
 )
 from tardigrad.protocol.shard_session import ShardSession
-from tardigrad.protocol.worker_session import (
-    Compute,
-    Send,
-    StopComputing,
-    WorkerOutput,
-    WorkerSession,
-    WorkerStart,
-)
+from tardigrad.protocol.worker_outputs import Compute, Send, StopComputing, WorkerOutput
+from tardigrad.protocol.worker_session import WorkerSession, WorkerStart
 
 # At a shard.
 

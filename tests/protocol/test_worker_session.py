@@ -16,16 +16,8 @@ from tardigrad.protocol.messages import (
     RowRequest,
     VersionRequest,
 )
-from tardigrad.protocol.worker_session import (
-    CONFIRM,
-    Compute,
-    Discard,
-    Forget,
-    Send,
-    WorkerOutput,
-    WorkerSession,
-    WorkerStart,
-)
+from tardigrad.protocol.worker_outputs import Compute, Discard, Forget, Send, WorkerOutput
+from tardigrad.protocol.worker_session import CONFIRM, WorkerSession, WorkerStart
 
 EPOCH = 3
 

@@ -18,14 +18,8 @@ from tardigrad.core.layout import Sharding
 from tardigrad.policies import Policy
 from tardigrad.protocol.calls import LeaveWorker, OpenShard, SaveCut, ShardCall
 from tardigrad.protocol.messages import FromShard, FromWorker, Hello, PushHeader, TimerSet
-from tardigrad.protocol.worker_session import (
-    Compute,
-    Forget,
-    Send,
-    WorkerOutput,
-    WorkerStart,
-    WorkerTimer,
-)
+from tardigrad.protocol.worker_outputs import Compute, Forget, Send, WorkerOutput, WorkerTimer
+from tardigrad.protocol.worker_session import WorkerStart
 from tardigrad.recording.cuts import finish_cut, next_cut
 from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.recovery import RecoveredRun

@@ -6,7 +6,8 @@ from torch import Tensor
 import tardigrad as tg
 from tardigrad.core.layout import Sharding
 from tardigrad.protocol.messages import NO_ROW
-from tardigrad.protocol.worker_session import Compute, WorkerStart
+from tardigrad.protocol.worker_outputs import Compute
+from tardigrad.protocol.worker_session import WorkerStart
 from tardigrad.recording.setup import RunSetup
 from tardigrad.runtime.worker_process import WorkerProcess
 

@@ -22,7 +22,8 @@ from tardigrad.protocol.channels import WorkerChannel
 from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import Completed, FromShard, FromWorker, PushHeader
 from tardigrad.protocol.shard_session import ShardSession
-from tardigrad.protocol.worker_session import Compute, WorkerOutput, WorkerSession
+from tardigrad.protocol.worker_outputs import Compute, WorkerOutput
+from tardigrad.protocol.worker_session import WorkerSession
 from tardigrad.recording import merge, recovery, shard_logs
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.epochs import Epochs

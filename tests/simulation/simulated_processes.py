@@ -26,7 +26,7 @@ from tardigrad.protocol.calls import (
 )
 from tardigrad.protocol.messages import FromShard, FromWorker, Hello, PushHeader, TimerSet
 from tardigrad.protocol.resending import CHECK_S, Resending
-from tardigrad.protocol.worker_session import (
+from tardigrad.protocol.worker_outputs import (
     Compute,
     Forget,
     Send,

@@ -16,7 +16,6 @@ from tardigrad.protocol.messages import (
     NO_ROW,
     NO_STEP,
     Confirmation,
-    Deal,
     FromShard,
     FromWorker,
     Hello,
@@ -27,54 +26,19 @@ from tardigrad.protocol.messages import (
     WorkerBody,
 )
 from tardigrad.protocol.worker import WorkerControl, WorkerOutputs
+from tardigrad.protocol.worker_outputs import (
+    Compute,
+    Discard,
+    Forget,
+    Send,
+    StopComputing,
+    WorkerOutput,
+    WorkerTimer,
+)
 
 CONFIRM = 2
 """Releases that a worker takes before it confirms them to a shard with a message of their own. One
 rides on the push that follows it; shards let `WINDOW` of them go."""
-
-
-class Send(NamedTuple):
-    """Tell a shard; a push of a finite gradient that crosses has its numbers behind it."""
-
-    shard: int
-    message: FromWorker
-
-
-class Compute(NamedTuple):
-    """Compute a gradient at the view that these payloads complete."""
-
-    row: int
-    step: int
-    stamp: int
-    read: tuple[int, ...]
-    fresh: dict[int, Any]
-    """Payloads of versions that came since the last start, by shard."""
-    start_s: float
-    deal: Deal | None = None
-
-
-class Discard(NamedTuple):
-    """A payload that is not needed."""
-
-    payload: Any
-
-
-class Forget(NamedTuple):
-    """Every shard has this gradient in its log, or what it was merged into."""
-
-    row: int
-
-
-class StopComputing(NamedTuple):
-    """A shard interrupts the gradient that is being computed: `computed` is to follow soon."""
-
-
-class WorkerTimer(NamedTuple):
-    seconds: float
-    token: int
-
-
-WorkerOutput = Send | Compute | Discard | Forget | WorkerTimer | StopComputing
 
 
 class WorkerStart(NamedTuple):

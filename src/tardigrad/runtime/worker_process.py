@@ -11,7 +11,8 @@ from tardigrad.core.trees import not_finite
 from tardigrad.engine import Diverged
 from tardigrad.links import Encoded, Sent, that_codes
 from tardigrad.protocol.messages import PushHeader
-from tardigrad.protocol.worker_session import Compute, Forget, Send, WorkerOutput, WorkerSession
+from tardigrad.protocol.worker_outputs import Compute, Forget, Send, WorkerOutput
+from tardigrad.protocol.worker_session import WorkerSession
 from tardigrad.protocol.worker_session import WorkerStart as WorkerStart
 from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
 from tardigrad.recording.kept_states import KeptState

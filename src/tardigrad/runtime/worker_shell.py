@@ -28,7 +28,7 @@ from tardigrad.protocol.calls import (
 )
 from tardigrad.protocol.messages import FromWorker, Hello, PushHeader
 from tardigrad.protocol.resending import CHECK_S, Resending
-from tardigrad.protocol.worker_session import (
+from tardigrad.protocol.worker_outputs import (
     Compute,
     Discard,
     Forget,
