@@ -190,8 +190,8 @@ class _WholeFiles(ReadOnlyDisk):
 def _void_tails_count() -> AbstractContextManager[Any]:
     read_story = shard_logs.read_story
 
-    def read_all(disk: Disk, shard: int) -> ShardStory:
-        return read_story(_WholeFiles(disk), shard)
+    def read_all(disk: Disk, shard: int, known: int = 0) -> ShardStory:
+        return read_story(_WholeFiles(disk), shard, known)
 
     return patch.object(recovery, "read_story", read_all)
 
