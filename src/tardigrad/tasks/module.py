@@ -24,6 +24,7 @@ from tardigrad.tasks.precision import (
     autocast,
     check_precision,
     device_of,
+    dtype_of,
     products,
 )
 from tardigrad.tasks.randomness import keyed
@@ -379,23 +380,6 @@ def initialised(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     """A module whose random initial weights are keyed by the seed; no generator is touched."""
     with keyed(keys.key(seed, "init")):
         return make()
-
-
-def dtype_of(choice: str | torch.dtype | None, module: nn.Module | None = None) -> torch.dtype:
-    """The dtype of that name; None is what the module has."""
-    if choice is None:
-        found = {p.dtype for p in module.parameters()} if module is not None else set()
-        if len(found) != 1:
-            raise ValueError(
-                f"module mixes {sorted(map(str, found))}: choose one with dtype='float32'"
-            )
-        return found.pop()
-    dtypes = {"float32": torch.float32, "float64": torch.float64}
-    if isinstance(choice, str):
-        if choice not in dtypes:
-            raise ValueError(f"dtype must be 'float32' or 'float64', got {choice!r}")
-        return dtypes[choice]
-    return choice
 
 
 def _equal(some: list[Tensor], others: list[Tensor]) -> bool:

@@ -1,4 +1,4 @@
-"""Where a model is computed, and how its products are rounded."""
+"""Where a model is computed, in which numbers, and how its products are rounded."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import torch
+from torch import nn
 
 Precision = Literal["full", "tf32", "bf16"]
 
@@ -32,6 +33,23 @@ def device_of(choice: str | torch.device) -> torch.device:
     if device.type == "cuda":
         os.environ.setdefault(WORKSPACE, ":4096:8")
     return device
+
+
+def dtype_of(choice: str | torch.dtype | None, module: nn.Module | None = None) -> torch.dtype:
+    """The dtype of that name; None is what the module has."""
+    if choice is None:
+        found = {p.dtype for p in module.parameters()} if module is not None else set()
+        if len(found) != 1:
+            raise ValueError(
+                f"module mixes {sorted(map(str, found))}: choose one with dtype='float32'"
+            )
+        return found.pop()
+    dtypes = {"float32": torch.float32, "float64": torch.float64}
+    if isinstance(choice, str):
+        if choice not in dtypes:
+            raise ValueError(f"dtype must be 'float32' or 'float64', got {choice!r}")
+        return dtypes[choice]
+    return choice
 
 
 def device_facts(device: torch.device) -> str:

@@ -9,8 +9,7 @@ from torch import Tensor
 from tardigrad.core import keys
 from tardigrad.tasks.checks import at_least
 from tardigrad.tasks.function import FunctionTask
-from tardigrad.tasks.module import dtype_of
-from tardigrad.tasks.precision import device_of
+from tardigrad.tasks.precision import device_of, dtype_of
 
 
 def quadratic(
