@@ -12,6 +12,9 @@ import torch
 
 import tardigrad as tg
 from tardigrad.clusters import Absence, Network
+from tardigrad.core.layout import Sharding
+from tardigrad.engine.job import Job
+from tardigrad.engine.worker_states import WorkerStates
 from tardigrad.policies import Apply, Interrupt, Policy
 from tardigrad.policies.machine import Arrival
 from tardigrad.scheduling import traffic, validate
@@ -274,6 +277,26 @@ def test_interrupted_rows_are_not_computed_and_have_used_up_their_batches(work: 
     assert not set(stopped) & set(task.asked)
     applied = {(int(made.worker[row]), int(made.step[row]) * batches) for row in made.group_rows}
     assert applied <= set(task.asked)
+
+
+def test_a_state_begins_anew_with_the_first_row_since_a_return_that_is_computed() -> None:
+    away = (Absence(2, 5.0, 10.0),)
+    quick, slow = [0.5], [50.0] * 30
+    for before in range(20):  # until the second row since the return is quick again
+        third = quick + slow[:before] + quick * 10
+        cluster = given([(1.0,) * 31, (1.01,) * 31, (third * 4)[:31]], absences=away)
+        made = tg.schedule(tg.Ringmaster(4, stop=True), cluster, 60)
+        back = np.flatnonzero((made.worker == 2) & (made.start_s >= 10.0))[:2]
+        if made.interrupted[back].tolist() == [True, False]:
+            break
+    assert made.interrupted[back].tolist() == [True, False]
+    assert back[1] in made.group_rows
+    work = tg.LocalSteps(1, tg.rules.adamw(0.01))
+    job = Job(made, bowl(), tg.rules.sgd(RATE), Sharding.divide(bowl().layout), work=work)
+    states = WorkerStates(job, np.unique(made.group_rows))
+    assert states.fresh[back[1]]
+    assert states.wanted[back].tolist() == [False, True]
+    assert states.fresh[states.wanted & (made.worker == 2)].sum() == 2
 
 
 def test_schedules_that_contradict_themselves_are_refused() -> None:
