@@ -39,6 +39,7 @@ from tardigrad.scheduling.events import (
 )
 from tardigrad.scheduling.recorder import Recorder
 from tardigrad.scheduling.sources import EventSource
+from tardigrad.scheduling.stuck import stuck
 from tardigrad.scheduling.wire import Wire
 
 NOTHING = -1
@@ -191,7 +192,12 @@ class ControlLoop:
     def _interrupt(self, shard: int, worker: int, step: int, now_s: float) -> None:
         """A header to a worker, behind what was released to it."""
         stay = self._stays[shard].get(worker, 0)
-        self._to_worker((INTERRUPT, worker, stay, shard, step), now_s, whole=False)
+        event = (INTERRUPT, worker, stay, shard, step)
+        if self.messages is None:
+            self._inbox.append(event)
+        else:
+            at_s = self._to_workers.send(worker, shard, stay, now_s, whole=False)
+            self.source.put(at_s, ARRIVAL, event)
 
     def _stop(self, worker: int, stay: int, shard: int, step: int) -> None:
         """Close the row and push its header; a step that has ended stays as it is."""
@@ -246,15 +252,11 @@ class ControlLoop:
             whole, deviation = self.wire.reply(worker, shard, version, now_s, current)
             reply = Reply(version, whole, deviation)
             event = (PULLED_OVER_LINK, worker, stay, shard, reply)
-        self._to_worker(event, now_s, whole)
-
-    def _to_worker(self, event: Happening, now_s: float, whole: bool) -> None:
         if self.messages is None:
             self._inbox.append(event)
-        else:
-            _, worker, stay, shard, _ = event
-            at_s = self._to_workers.send(worker, shard, stay, now_s, whole)
-            self.source.put(at_s, ARRIVAL, event)
+            return
+        at_s = self._to_workers.send(worker, shard, stay, now_s, whole)
+        self.source.put(at_s, ARRIVAL, event)
 
     def _at_shard(self, shard: int, at_s: float, priority: int, event: Happening) -> None:
         """What happens at a shard waits while the shard is stopped, for ever if it is for good."""
@@ -394,10 +396,4 @@ class ControlLoop:
                 self._inbox.append((INTERRUPT, worker, control.stay, shard, step))
 
     def _stuck(self) -> str:
-        present = any(worker.present for worker in self.workers)
-        why = "all workers wait for each other" if present else "all workers are gone"
-        if present and self._unheard:
-            why = f"shards {sorted(self._unheard)} have stopped for good"
-        versions = [shard.version for shard in self.shards]
-        after = f"no shard can go on after time {self.now_s:g}"
-        return f"{why}: {after}, and the shards are at versions {versions} of {self.updates}"
+        return stuck(self.shards, self.workers, self._unheard, self.now_s)
