@@ -12,7 +12,7 @@ from tardigrad.policies.machine import Arrival, Policy, PushHalf, ShardCommand
 
 @dataclass(frozen=True)
 class Ringmaster(Policy):
-    """Apply each gradient on arrival if its delay is below `bound`; drop it otherwise.
+    """Apply a gradient on arrival if its delay is below `bound`; else drop it, or interrupt it.
 
     Either way the worker is released with the current θ. Dropped as "delay at bound". The delay is
     counted at each shard against the version read of that shard.
