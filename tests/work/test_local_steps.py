@@ -83,6 +83,25 @@ def test_equals_a_loop_written_with_torch(keep: bool) -> None:
     torch.testing.assert_close(run.params, theta, rtol=0, atol=1e-12)
 
 
+def test_gradients_are_clipped_at_every_inner_step() -> None:
+    """Beside torch, of one row; written out, because torch adds 1e-6 to the norm."""
+    made, norm = task(), 0.05
+    inner = tg.Rule(LR, tg.rules.Sgd(0.9), clip_norm=norm)
+    work = tg.LocalSteps(4, inner)
+    view, turn = made.start(), Turn(1, 4, 12)
+    delivery = work.run(made, view, work.start(made, view), turn, 4)
+    assert delivery is not None
+    param = nn.Parameter(view.clone())
+    stepper = torch.optim.SGD([param], lr=LR, momentum=0.9)
+    for k in range(4):
+        grad = made.gradient(param.detach(), turn.later(k)).grad
+        assert float(grad.norm()) > norm
+        param.grad = grad * norm / grad.norm()
+        stepper.step()
+    expected = view - param.detach()
+    torch.testing.assert_close(delivery.gradient.grad, expected, rtol=0, atol=1e-12)
+
+
 def test_a_class_of_torch_is_taken_at_its_own_rate() -> None:
     ours = simulated(tg.LocalSteps(3, tg.rules.adamw(1e-3, weight_decay=0.01)))
     theirs = simulated(tg.LocalSteps(3, torch.optim.AdamW))

@@ -37,7 +37,8 @@ class LocalSteps(Work[Any]):
     Args:
         steps: H, the inner steps of a row.
         inner: a rule, such as rules.adamw(lr=4e-4), or a class of torch.optim, taken at its own
-            rate. Its rate follows the worker's own count of steps.
+            rate. Its rate follows the worker's own count of steps, and its clip_norm clips the
+            gradient of each; that of the server's rule clips what is pushed.
         keep_state: whether the inner optimizer's state stays with the worker from row to row (as in
             HALoS), or begins anew with each (as in DeepMind's notebook). In a process that takes a
             dead worker's place it begins anew; a resumed run goes on with it.
@@ -96,7 +97,7 @@ class LocalSteps(Work[Any]):
             loss, grad, found = task.gradient(x, now_at)
             made = Progress(now_at.step, now_at.step * task.batch_size, task.epoch_size)
             now = rule.scalars(made, age=before + k).tensors()
-            push = Push(grad, x, _not_late())
+            push = Push(rule.prepare(grad), x, _not_late())
             x, inner, (own,) = rule.apply(x, inner, (own,), (0,), (push,), now, task.layout)
             losses.append(loss)
             buffers += found
