@@ -11,6 +11,7 @@ import pytest
 import tardigrad as tg
 
 EXTENDED = (
+    "Codec",
     "Correction",
     "Gate",
     "Layout",

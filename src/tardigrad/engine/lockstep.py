@@ -67,6 +67,8 @@ class Lockstep(Exact):
         self._begin(job, self.recorder)
         self._merged = {}
         self._held_now: list[bool] = []
+        self._begun = [0] * cluster.workers
+        """The last row of each worker."""
         check_deviation(rule, link, self.shards[0].state)
         gate = link.realise(seed, self.shard_bytes)
         self.loop = control(
@@ -130,6 +132,7 @@ class Lockstep(Exact):
 
     def started(self, row: int) -> None:
         self._holders[row] = 1
+        self._begun[self.recorder.worker[row]] = row
         if self._recalled is None:
             self._parts[row] = list(self._held[self.recorder.worker[row]])
 
@@ -149,7 +152,7 @@ class Lockstep(Exact):
             return
         self._held_now.append(not crosses)
         if len(self._held_now) == len(self.shards):
-            self._compute(self.loop.row_of(worker))
+            self._compute(self._begun[worker])
             self._held_now = []
 
     def _held_of(self, row: int) -> Sequence[bool]:

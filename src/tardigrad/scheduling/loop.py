@@ -143,10 +143,6 @@ class ControlLoop:
         """Whether every shard has made its updates."""
         return self._short == 0
 
-    def row_of(self, worker: int) -> int:
-        """The last that it began in this stay."""
-        return self._row[worker]
-
     def _ended(self, _: int) -> None:
         self._short -= 1
 
