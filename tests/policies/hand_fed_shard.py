@@ -23,7 +23,7 @@ class Shard:
         at_s: float = 0.0,
         stay: int | None = None,
         steps: int = 1,
-        samples: int = 1,
+        samples: int = 0,
     ) -> list[ShardCommand]:
         read = stamp if read is None else read
         stay = self.stays[worker] if stay is None else stay

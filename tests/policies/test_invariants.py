@@ -36,6 +36,7 @@ EXAMPLES: list[Policy] = [
     tg.RampUp(tg.Ringmaster(5, stop=True), updates=20),
     tg.Malenia(4),
     tg.Malenia(13),
+    tg.Malenia(8, stop=True),
     tg.Quorum(4),
     tg.Quorum(4, grace_s=20.0),
     tg.Quorum(3, grace_s=10.0, late="next"),

@@ -3,11 +3,12 @@
 import heapq
 import random
 
+import numpy as np
 import pytest
 import torch
 
 import tardigrad as tg
-from tardigrad.policies import Apply
+from tardigrad.policies import Apply, Interrupt
 from tests.policies.hand_fed_shard import Shard, dropped, releases
 from tests.policies.schedule_differences import differing
 
@@ -66,6 +67,26 @@ def test_the_trace_of_three_speeds() -> None:
         assert (first_s, second_s) == (7.15, 14.3)
         assert (first, second) == pytest.approx((0.866667, 0.746667), abs=6e-7)
         traced(times_s, bottoms, batch, 3)
+
+
+def test_the_trace_of_three_speeds_with_interrupts() -> None:
+    """The published one, and an update more: each is made when the slowest has come."""
+    bottoms, cluster = (0.0, 1.0, -2.0), tg.Constant(3, (1.0, 2.3, 7.15))
+    for updates, x in ((1, 0.866667), (2, 0.746667), (3, 0.638667)):
+        made = tg.schedule(tg.Malenia(3, stop=True), cluster, updates)
+        assert made.group_time_s == pytest.approx([7.15 * (k + 1) for k in range(updates)])
+        run = tg.execute(made, bowls(bottoms), tg.rules.sgd(RATE), engine="exact")
+        assert run.params.item() == pytest.approx(x, abs=6e-7)
+    # The fast ones give 7 and 3 each time, because they start with the version.
+    assert np.bincount(made.worker[made.group(1)]).tolist() == [7, 3, 1]
+    assert set(made.reasons) == {"interrupted"}
+
+
+def test_when_an_update_is_made_the_others_are_interrupted() -> None:
+    shard = Shard(tg.Malenia(2, stop=True), 3)
+    shard.push(0)
+    shard.push(1)
+    assert shard.leave(2) == [Apply((0, 1)), Interrupt(0, 1), Interrupt(1, 1)]
 
 
 @pytest.mark.parametrize("seed", range(8))

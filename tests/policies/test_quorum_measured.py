@@ -122,3 +122,17 @@ def test_weights_with_dana_are_refused_by_name() -> None:
             cluster=tg.Gamma(workers=2),
             updates=3,
         )
+
+
+def test_under_dylu_rows_count_by_their_steps() -> None:
+    """On two speeds: the slow worker's rows are of fewer steps, and count for less."""
+    policy = tg.DyLU(tg.Quorum(2, weights="samples"))
+    cluster = tg.Constant(2, (1.0, 4.0))
+    made = tg.schedule(policy, cluster, 12, batches=8)
+    assert policy.gives_weights
+    assert made.weighted
+    for group in range(made.groups):
+        steps = made.steps[made.group(group)]
+        each = made.weights(group) or (0.5, 0.5)
+        assert each == pytest.approx(steps / steps.sum(), abs=1e-15)
+    assert made.weights(11) == pytest.approx((8 / 10, 2 / 10))

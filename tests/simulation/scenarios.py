@@ -50,6 +50,10 @@ POLICIES: dict[str, Callable[[int], Policy]] = {
         workers // 2 + 1, weights="samples", grace_deviations=3.0
     ),
     "malenia": lambda workers: tg.Malenia(2 * workers),
+    "malenia_stop": lambda workers: tg.Malenia(2 * workers, stop=True),
+    "dylu_quorum": lambda workers: tg.DyLU(
+        tg.Quorum(workers // 2 + 1, weights="samples", grace_deviations=3.0)
+    ),
     "fedbuff": lambda workers: tg.SoftSync(size=3, wait=False),
     "partial": lambda workers: tg.Partial(
         push=max(1, workers - 1), pull=0.5, push_timeout_s=0.3, pull_timeout_s=0.3

@@ -43,9 +43,9 @@ class Arrival:
     read: int
     stay: int = 0
     steps: int = 1
-    """Steps that made it, and samples in it: policies look at their ratios alone, so both count
-    from 1 where all rows take the same."""
-    samples: int = 1
+    """Batches that made it, where rows differ in them,"""
+    samples: int = 0
+    """and samples in it, in batches; 0: as many as steps."""
 
 
 @dataclass(slots=True)

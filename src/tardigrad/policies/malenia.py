@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from tardigrad.core.checks import count
 from tardigrad.policies.groups import RoundHalf
+from tardigrad.policies.interrupting import InterruptingHalf
 from tardigrad.policies.machine import (
     Arrival,
     Policy,
@@ -37,6 +38,8 @@ class Malenia(Policy):
 
     Args:
         batch: S, the gradients that an update is worth: where all give the same, how many it takes.
+        stop: False: a worker computes to the end what will be dropped. True: when an update is made
+            all are interrupted, and start again at the new version, as under `Rennala`.
 
     Trap: the harmonic mean is at most n times its smallest B_i, so for S > n² one slow worker must
     give several, and all wait for it.
@@ -44,11 +47,11 @@ class Malenia(Policy):
     Limits: with one worker it is `Rennala(S)`; S ≤ n is at least one gradient of each.
 
     Reference: Tyurin and Richtárik, Optimal Time Complexities of Parallel Stochastic Optimization
-    Methods Under a Fixed Computation Model (2023). **Choice**: there, workers are interrupted when
-    an update is made; here what they were computing is dropped when it arrives.
+    Methods Under a Fixed Computation Model (2023), where workers are interrupted.
     """
 
     batch: int
+    stop: bool = False
 
     def __post_init__(self) -> None:
         count("batch", self.batch)
@@ -57,8 +60,12 @@ class Malenia(Policy):
     def gives_weights(self) -> bool:
         return True
 
+    @property
+    def interrupts(self) -> bool:
+        return self.stop
+
     def push_half(self, workers: Iterable[int]) -> PushHalf:
-        return _MaleniaHalf(workers, self.batch)
+        return (_StoppingHalf if self.stop else _MaleniaHalf)(workers, self.batch)
 
     def pull_half(self, shards: int) -> PullHalf:
         return PullAll(shards, same_version=True)
@@ -94,3 +101,12 @@ class _MaleniaHalf(RoundHalf):
         if len(set(each.values())) == 1:
             return ()
         return tuple([1 / (len(each) * each[arrival.worker]) for arrival in group])
+
+
+class _StoppingHalf(InterruptingHalf, _MaleniaHalf):
+    def __init__(self, workers: Iterable[int], batch: int) -> None:
+        super().__init__(workers, batch)
+        self.watch(bound=1)
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        return [*super().pushed(arrival, now_s), *self.overdue()]

@@ -50,8 +50,8 @@ class Quorum(Policy):
             normal times.
 
     Traps: with a measured grace a quorum of less than half the workers learns from few at first,
-    and may drop what is not late. Where every step takes a batch of one size the two weights that
-    are not equal are the same, and where all rows take the same steps, all are.
+    and may drop what is not late. Rows differ in their samples under `DyLU` alone; there every step
+    takes a batch of one size, so that the two weights that are not equal are the same.
 
     Limits: size = workers, or a grace that all keep, is `Sync`; grace_s = 0 with late="drop" is
     `Backup(workers − size)` where nobody leaves.
@@ -162,8 +162,8 @@ class _QuorumHalf(RoundHalf):
     def weigh(self, group: Sequence[Arrival]) -> tuple[float, ...]:
         if self.policy.weights == "equal":
             return ()
-        if self.policy.weights == "samples":
-            worth = [float(arrival.samples) for arrival in group]
-        else:
-            worth = [arrival.samples**2 / arrival.steps for arrival in group]
+        samples = [arrival.samples or arrival.steps for arrival in group]
+        worth = [float(many) for many in samples]
+        if self.policy.weights == "samples_squared_per_step":
+            worth = [m * m / arrival.steps for m, arrival in zip(samples, group, strict=True)]
         return () if len(set(worth)) == 1 else tuple([w / sum(worth) for w in worth])

@@ -57,6 +57,11 @@ class PushHeader(NamedTuple):
     """None: it has as many batches as the work always takes."""
 
     @property
+    def steps(self) -> int:
+        """How many batches it is of, where rows differ in them; else 1."""
+        return 1 if self.deal is None else self.deal.steps
+
+    @property
     def has_numbers(self) -> bool:
         return self.finite and self.crosses and not self.interrupted
 

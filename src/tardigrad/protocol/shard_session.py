@@ -287,6 +287,7 @@ class ShardSession:
             return
         # The header is this round's; what is applied, and how late it is, may be an older one's.
         arrival.row, arrival.read = applied.row, applied.read[self.shard]
+        arrival.steps = applied.steps
         if applied.row in self.rows:
             self._copies[applied.row] += 1
         self.rows[applied.row] = applied

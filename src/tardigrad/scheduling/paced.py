@@ -50,6 +50,7 @@ class PacedLoop(ControlLoop):
 
     def _arrived(self, worker: int, stay: int, shard: int, arrival: Arrival) -> None:
         self._hear(worker, stay, shard)
+        arrival.steps = self.recorder.steps[arrival.row]
         super()._arrived(worker, stay, shard, arrival)
 
     def _header(self, worker: int, stay: int, shard: int, arrival: Arrival) -> None:
