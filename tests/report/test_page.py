@@ -84,6 +84,15 @@ def test_only_the_first_of_many_gradients_are_shown_and_the_page_says_so() -> No
     assert timeline_data(made)["whole"] is True
 
 
+def test_local_steps_are_told_of_each_row_or_of_all() -> None:
+    assert timeline_data(late(20))["taken"] == 1
+    local = tg.schedule(tg.Sync(), tg.Constant(2, (1.0, 4.0)), 6, batches=8)
+    assert timeline_data(local)["taken"] == 8
+    paced = tg.schedule(tg.DyLU(tg.Sync()), tg.Constant(2, (1.0, 4.0)), 6, batches=8)
+    assert unpacked(timeline_data(paced)["taken"]) == paced.steps.tolist()
+    assert len(set(paced.steps)) > 1
+
+
 class Tags(html.parser.HTMLParser):
     """Every tag with its attributes, and what stands in each script."""
 

@@ -55,7 +55,7 @@ from tardigrad.runtime.ray_setup import RaySetup
 from tardigrad.runtime.run_actors import actors_of, check_room
 from tardigrad.runtime.sending import TaskPacker, check_sendable, own_code_sent
 from tardigrad.scheduling import traffic
-from tardigrad.scheduling.make import about_part, check_link
+from tardigrad.scheduling.make import about_part, about_work, check_link
 from tardigrad.scheduling.size import check_size
 from tardigrad.tasks import Task
 from tardigrad.tasks.hosted import hosted
@@ -254,7 +254,7 @@ def train(
         stories = [read_story(disk, shard, logs.get(shard, 0)) for shard in range(shards)]
         schedule, losses, origin_s = merge(stories, workers, run.gated, work.batches)
         about = {"policy": about_part(policy), "link": about_part(link), "cluster": {"name": "ray"}}
-        schedule.about.update(about, seed=seed)
+        schedule.about.update(about, seed=seed, **about_work(work.batches))
         plain["digests"] = _digests(stories, final)
         plain["ended_by"] = final.ended.by
         plain["recoveries"] = coordinator.recoveries

@@ -118,7 +118,7 @@ def check_control(
     )
     described = {"policy": policy, "cluster": cluster, "link": link}
     about = {name: about_part(part) for name, part in described.items()} | {"seed": seed}
-    return about if batches == 1 else about | {"batches": batches}
+    return about | about_work(batches)
 
 
 def _encoded(cluster: Cluster, link: Link, shards: int) -> Cluster:
@@ -190,6 +190,11 @@ def _check(policy: Policy, workers: int, shards: int, clockless: bool) -> None:
         f"{type(policy).__name__} sets timers, and a dispatcher or a fixed order has no clock: "
         "use a cluster with times, such as Gamma",
     )
+
+
+def about_work(batches: int) -> dict[str, Any]:
+    """That rows are of so many batches, where they are of more than one."""
+    return {} if batches == 1 else {"batches": batches}
 
 
 def about_part(part: Any) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def timeline_data(schedule: Schedule, gradients: int = MOST_GRADIENTS) -> dict[s
         "whole": end_s == schedule.end_time,
         "worker": packed_ints(schedule.worker[rows]),
         "step": packed_ints(schedule.step[rows] - _begun_before(schedule.worker[rows])),
+        "taken": _steps_taken(schedule, rows),
         "start": packed_times(begin_s, end_s),
         "length": packed_times(np.maximum(until_s - begin_s, 0.0), end_s),
         "outcome": packed_ints(push_outcomes(schedule)[rows]),
@@ -71,6 +72,13 @@ def timeline_data(schedule: Schedule, gradients: int = MOST_GRADIENTS) -> dict[s
             for stay in stays
         ],
     }
+
+
+def _steps_taken(schedule: Schedule, rows: Ints) -> Any:
+    """By each row, or one number where all take as many."""
+    if len(schedule.steps):
+        return packed_ints(schedule.steps[rows])
+    return int(schedule.about.get("batches", 1))
 
 
 def _begun_before(worker: Ints) -> Ints:

@@ -19,6 +19,8 @@ class Lanes {
     const sorted = (values) => values.map((_, i) => values[order[i]]);
     const steps = readInts(data.step);
     this.step = sorted(steps).map((extra, i) => extra + i - this.first[this.worker[i]]);
+    const taken = data.taken; // local steps, of each row or of all
+    this.taken = typeof taken === "number" ? new Int32Array(this.count).fill(taken) : sorted(readInts(taken));
     this.start = sorted(readTimes(data.start));
     const length = sorted(readTimes(data.length));
     this.stop = this.start.map((from, i) => from + length[i]);
@@ -115,7 +117,8 @@ class Lanes {
 
   // In words, a line per shard.
   story(i) {
-    const who = `worker ${this.worker[i]}, step ${this.step[i]}`;
+    const steps = this.taken[i] > 1 ? ` of ${this.taken[i]} local steps` : "";
+    const who = `worker ${this.worker[i]}, ${steps ? "row" : "step"} ${this.step[i]}${steps}`;
     if (this.shards === 1) return [`${who}: ${this.fate(i, 0)}`];
     const fates = this.read.map((_, shard) => `shard ${shard}: ${this.fate(i, shard)}`);
     return [who, ...fates.slice(0, 8)];

@@ -163,10 +163,19 @@ class Panel {
     context.fillStyle = this.fill(i, width);
     if (width > 2e4) [x, width] = [Math.max(x, -10), Math.min(width, 2e4)]; // far beyond both edges
     context.fillRect(x, y, width - gap, boxHeight);
+    this.drawSteps(context, i, x, y, width - gap);
     if (outcome === PARTLY) {
       context.fillStyle = paint.dropped;
       context.fillRect(x, y + boxHeight - 3, width - gap, 3);
     }
+  }
+
+  // A row of local steps as so many, each of an equal share: its steps' own times are not known.
+  drawSteps(context, i, x, y, width) {
+    const taken = this.lanes.taken[i];
+    if (taken < 2 || width / taken < 4) return;
+    context.fillStyle = this.paint.lane;
+    for (let k = 1; k < taken; k++) context.fillRect(x + (width * k) / taken, y + this.boxHeight / 2, 1, this.boxHeight / 2);
   }
 
   fill(i, width) {
