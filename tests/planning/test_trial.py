@@ -12,6 +12,8 @@ from tardigrad.planning.advice import advise
 from tardigrad.planning.goal import Target, seconds_of
 from tardigrad.planning.measure import Setting
 from tardigrad.planning.offers import MOST, offer, scaled
+from tardigrad.planning.race import Entrant
+from tardigrad.planning.recommended import recommended_run
 from tardigrad.planning.trained import every_candidate, longest_s, promising
 from tardigrad.planning.trial import Training, WallBudget
 from tardigrad.policies import Async, Backup, SoftSync, Sync
@@ -28,7 +30,7 @@ SPEC = Spec.of(
 )
 
 
-@pytest.mark.parametrize(("number", "seed"), [(0, 0), (7, 2), (20, 0), (-1, 2)])
+@pytest.mark.parametrize(("number", "seed"), [(0, 0), (7, 2), (20, 0), (-3, 1), (-1, 2)])
 def test_a_trial_is_the_run_that_it_stands_for(number: int, seed: int) -> None:
     setting = Setting(Gamma(workers=6), shards=2, gradients=600, seed=5)
     control = advise(setting.cluster, gradients=600, shards=2, seed=5)
@@ -49,6 +51,7 @@ def test_a_trial_is_the_run_that_it_stands_for(number: int, seed: int) -> None:
             5 + seed,
             shards=2,
             evaluation=point.updates,
+            work=Spec.of({**SPEC.data(), "work": candidate.work or "gradient"}).make_work(),
         )
         last = run.history.records[-1]
         assert point.value == pytest.approx(last["validation_loss"], rel=1e-5)
@@ -105,6 +108,27 @@ def test_candidates_are_policies_rules_and_rates() -> None:
     assert (free["gap_aware"]["momentum"], free["gap_aware"]["nesterov"]) == (0.0, False)
     rates = sorted(c.rule["lr"] for c in found if c.label.startswith("Async, sgd"))
     assert rates[0] < 0.1 == rates[1] < rates[2]
+
+
+def test_local_steps_are_offered_trained_and_recommended() -> None:
+    """The spec's rule becomes the workers' own; the time of a row is that of its steps."""
+    setting = Setting(Gamma(workers=4), gradients=400)
+    plain, local = setting.measure(Sync()), setting.measure(Sync(), 8)
+    assert local.summary.update_s == pytest.approx(8 * plain.summary.update_s, rel=0.1)
+    found = offer([local], {"name": "sgd", "lr": 0.1, "momentum": 0.9}, 4)
+    assert [c.work and c.work["inner"]["lr"] for c in found] == [0.1, 0.2]
+    assert found[0].label == "Sync, 8 local steps, sgd, lr 0.1"
+    assert found[0].rule == {"name": "sgd", "lr": 1.0}
+    assert offer([local], {"name": "gap_aware", "lr": 0.1}, 4) == []
+    horizon_s = longest_s(setting, SPEC)
+    trial = Training(SPEC, setting.cluster, Target("loss", 0.6), horizon_s).trial(found[0], 0)
+    trial.train(math.inf, WallBudget(math.inf))
+    assert trial.reached is not None
+    entrant = Entrant(found[0], [trial])
+    data = {**SPEC.data(), "cluster": {"name": "gamma", "workers": 4}}
+    chosen = recommended_run(entrant, Target("loss", 0.6), setting.cluster, data)
+    assert chosen["work"] == {"name": "local_steps", "steps": 8, "inner": found[0].tuned}
+    assert Spec.of(chosen).make_work().batches == 8
 
 
 def test_rates_that_change_are_scaled_whole() -> None:

@@ -114,7 +114,7 @@ class TargetResults:
         return (
             *((candidate.workers,) if several else ()),
             candidate.measured.label,
-            str(candidate.rule["name"]),
+            str(candidate.tuned["name"]),
             candidate.rate,
             entrant.mean_s,
             None if math.isnan(spread) else spread,
@@ -195,6 +195,7 @@ class TargetResults:
             "workers": candidate.workers,
             "policy": candidate.measured.label,
             "rule": dict(candidate.rule),
+            **({"work": dict(candidate.work)} if candidate.work else {}),
             "seconds": entrant.mean_s if known else None,
             "seconds_by_seed": [
                 trial.reached.time_s if trial.reached else None for trial in entrant.trials

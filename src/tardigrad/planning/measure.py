@@ -21,14 +21,16 @@ SHORT = 0.9
 
 @dataclass(frozen=True)
 class Measured:
-    """What a policy did."""
+    """What a policy did, with rows of so many batches."""
 
     policy: Policy
     summary: Summary
+    batches: int = 1
 
     @property
     def label(self) -> str:
-        return label(self.policy)
+        local = f", {self.batches} local steps" if self.batches > 1 else ""
+        return label(self.policy) + local
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Setting:
     shards: int = 1
     gradients: int = 20_000
     seed: int = 0
-    _made: dict[Policy, Schedule] = field(
+    _made: dict[tuple[Policy, int], Schedule] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -61,28 +63,28 @@ class Setting:
         fewer = 1 if self.cluster.undisturbed else DISTURBED
         return max(LEAST_STEPS * self.cluster.workers, self.gradients // fewer)
 
-    def schedule(self, policy: Policy) -> Schedule:
-        """The policy until enough gradients have been applied.
+    def schedule(self, policy: Policy, batches: int = 1) -> Schedule:
+        """The policy until enough rows, each of so many batches, have been applied.
 
         A short schedule shows how many gradients go into an update, which no policy says
         beforehand where workers leave or a deadline passes.
         """
-        if policy not in self._made:
-            self._made[policy] = self._make(policy)
-        return self._made[policy]
+        if (policy, batches) not in self._made:
+            self._made[policy, batches] = self._make(policy, batches)
+        return self._made[policy, batches]
 
-    def _make(self, policy: Policy) -> Schedule:
+    def _make(self, policy: Policy, batches: int) -> Schedule:
         updates = LEAST_UPDATES
         while True:
-            made = schedule(policy, self.cluster, updates, self.seed, self.shards)
+            made = schedule(policy, self.cluster, updates, self.seed, self.shards, batches=batches)
             applied = len(made.group_rows) / self.shards
             if applied >= SHORT * self.enough:
                 return made
             updates = math.ceil(updates * self.enough / applied)
 
-    def measure(self, policy: Policy) -> Measured:
+    def measure(self, policy: Policy, batches: int = 1) -> Measured:
         """Its speed, waiting, delay and drops."""
-        return Measured(policy, Summary.of(self.schedule(policy)))
+        return Measured(policy, Summary.of(self.schedule(policy, batches)), batches)
 
     def collect_times_s(self) -> Floats:
         """Time to the k-th gradient of a version, nobody being late from the one before: (versions

@@ -21,17 +21,24 @@ FAMILIES = (
 """Rules whose rates mean the same, where nothing is late."""
 CORRECTED = (("gap_aware", "staleness_aware"), ("adam_ga", "adam_sa"))
 """Those of each family that correct for lateness, to be tried beside the spec's own."""
+INNER = ("sgd", "adam", "adamw")
+"""Rules that suit local steps as they are: nothing is late there."""
+LOCAL_STEPS = 8
+"""Of a row, where they are tried (**choice**)."""
 KEPT = ("momentum", "nesterov", "betas", "eps", "weight_decay", "no_decay", "ema", "clip_norm")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What could be run: a policy, and a rule as a spec's table. `factor` is of the spec's rate."""
+    """What could be run: a policy, a rule and what workers do as a spec's tables. `factor` is of
+    the spec's rate."""
 
     measured: Measured
     rule: Mapping[str, Any]
     factor: float
     workers: int
+    work: Mapping[str, Any] | None = None
+    """None: one gradient."""
 
     @property
     def policy(self) -> Policy:
@@ -40,16 +47,22 @@ class Candidate:
     @property
     def key(self) -> str:
         """Those that agree in it are the same run."""
-        return json.dumps([self.measured.label, self.rule, self.workers], sort_keys=True)
+        parts = [self.measured.label, self.rule, self.workers]
+        return json.dumps([*parts, self.work] if self.work else parts, sort_keys=True)
+
+    @property
+    def tuned(self) -> Mapping[str, Any]:
+        """The rule that has the spec's rate: the server's, or the one of local steps."""
+        return self.work["inner"] if self.work else self.rule
 
     @property
     def rate(self) -> str:
-        rate = self.rule.get("lr")
+        rate = self.tuned.get("lr")
         return f"{rate:.3g}" if isinstance(rate, float | int) else f"× {self.factor:.3g}"
 
     @property
     def label(self) -> str:
-        return f"{self.measured.label}, {self.rule['name']}, lr {self.rate}"
+        return f"{self.measured.label}, {self.tuned['name']}, lr {self.rate}"
 
 
 def trained_policies(workers: int, backups: int, deadline_s: float) -> list[Policy]:
@@ -72,16 +85,25 @@ def trained_policies(workers: int, backups: int, deadline_s: float) -> list[Poli
     ]
 
 
+def local_policies(workers: int) -> list[Policy]:
+    """Those that are trained with local steps too: workers meet less often."""
+    return [Async(), Sync()] if workers > 1 else []
+
+
 def offer(measured: Sequence[Measured], rule: Mapping[str, Any], workers: int) -> list[Candidate]:
     """Every policy with the rules and rates that may suit it, at most `MOST`.
 
     With n gradients a policy's update is the mean of n, so its rate may be up to n times that of
     one: η, √n η and n η are tried. Late gradients ask for less, or for a rule that corrects: of N
     workers, η/√N, η and √N η are tried with each of the rules, and √N times more with one that
-    divides by the staleness (**choices**).
+    divides by the staleness (**choices**). Rows of local steps take the spec's rule for the
+    worker's own, at η and 2 η, and are averaged by the server.
     """
     out = []
     for one in measured:
+        if one.batches > 1:
+            out += _of_local_steps(one, rule, workers)
+            continue
         late = one.summary.delay.mean
         size = max(1.0, one.summary.gradients_per_update)
         for table in _rules(rule, late > 0.5):
@@ -94,6 +116,22 @@ def offer(measured: Sequence[Measured], rule: Mapping[str, Any], workers: int) -
         slowest = min(out, key=lambda c: c.measured.summary.gradients_per_s).measured
         out = [candidate for candidate in out if candidate.measured is not slowest]
     return out
+
+
+def _of_local_steps(one: Measured, rule: Mapping[str, Any], workers: int) -> list[Candidate]:
+    if rule["name"] not in INNER or not _has_rate(rule):
+        return []
+    outer = {"name": "sgd", "lr": 1.0}
+    return [
+        Candidate(
+            one,
+            outer,
+            factor,
+            workers,
+            {"name": "local_steps", "steps": one.batches, "inner": scaled(rule, factor)},
+        )
+        for factor in (1.0, 2.0)
+    ]
 
 
 def scaled(rule: Mapping[str, Any], factor: float) -> dict[str, Any]:

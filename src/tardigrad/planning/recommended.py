@@ -50,6 +50,8 @@ def recommended_run(
     stop = {**data.get("stop", {}), target.what: target.value}
     spec = {**data, "updates": updates, "policy": section(candidate.policy, POLICIES)}
     spec |= {"rule": dict(candidate.rule), "stop": stop}
+    if candidate.work:
+        spec["work"] = dict(candidate.work)
     spec["evaluate_every"] = max(1, updates // EVALUATIONS)
     return _checked(spec, cluster, data)
 

@@ -17,7 +17,13 @@ from tardigrad.planning.candidates import deadline_of
 from tardigrad.planning.goal import Target
 from tardigrad.planning.measure import Measured, Setting
 from tardigrad.planning.needed import Needed
-from tardigrad.planning.offers import Candidate, offer, trained_policies
+from tardigrad.planning.offers import (
+    LOCAL_STEPS,
+    Candidate,
+    local_policies,
+    offer,
+    trained_policies,
+)
 from tardigrad.planning.race import race
 from tardigrad.planning.splits import best, estimated_splits, splits_near
 from tardigrad.planning.trial import KeptCurves, Training, WallBudget
@@ -84,16 +90,23 @@ def every_candidate(setting: Setting, spec: Spec, backups: int, times_s: Floats)
     """All that are offered on this cluster."""
     policies = trained_policies(setting.cluster.workers, backups, deadline_of(times_s))
     measured = [setting.measure(policy) for policy in policies]
+    local = local_policies(setting.cluster.workers)
+    measured += [setting.measure(policy, LOCAL_STEPS) for policy in local]
     return offer(measured, spec.rule, setting.cluster.workers)
 
 
 def promising(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those whose policy no other beats in updates per second, gradients per second and delay."""
+    """Those whose policy no other of as many local steps beats in updates per second, gradients per
+    second and delay."""
     each = {c.measured.label: c.measured for c in candidates}
     kept = {
         name
         for name, one in each.items()
-        if not any(_beats(other, one) for other in each.values() if other is not one)
+        if not any(
+            _beats(other, one)
+            for other in each.values()
+            if other is not one and other.batches == one.batches
+        )
     }
     return [candidate for candidate in candidates if candidate.measured.label in kept]
 
@@ -116,8 +129,9 @@ def training_of(
     return Training(spec, setting.cluster, target, horizon_s, engine, kept)
 
 
-def _kind(candidate: Candidate) -> tuple[str, str]:
-    return type(candidate.policy).__name__, str(candidate.rule["name"])
+def _kind(candidate: Candidate) -> tuple[str, str, int]:
+    policy, rule = type(candidate.policy).__name__, str(candidate.tuned["name"])
+    return policy, rule, candidate.measured.batches
 
 
 def without_stragglers_table(

@@ -17,7 +17,7 @@ from tardigrad.engine.choose import Engine
 from tardigrad.engine.drive import check_finite
 from tardigrad.engine.execute import prepare
 from tardigrad.engine.execution import Execution
-from tardigrad.experiment.spec import Spec, rule_of
+from tardigrad.experiment.spec import STRUCTURE, WORK, Spec, rule_of
 from tardigrad.planning.goal import Target
 from tardigrad.planning.offers import Candidate
 from tardigrad.scheduling import schedule, traffic
@@ -222,7 +222,11 @@ class Trial:
         seed, task = spec.seed + self.seed, training.task(self.seed)
         rate = self.candidate.measured.summary.updates_per_s
         updates = math.ceil(1.3 * rate * training.horizon_s) + 20
-        made = schedule(self.candidate.policy, training.cluster, updates, seed, spec.shards)
-        fill = {"seed": seed, "workers": training.cluster.workers}
-        rule = rule_of(self.candidate.rule, fill)
-        return prepare(made, task, rule, training.engine, spec.shard_by, (), spec.limits)
+        candidate, cluster = self.candidate, training.cluster
+        batches = candidate.measured.batches
+        made = schedule(candidate.policy, cluster, updates, seed, spec.shards, batches=batches)
+        fill = {"seed": seed, "workers": cluster.workers}
+        rule = rule_of(candidate.rule, fill)
+        work = STRUCTURE.named(WORK, "work", candidate.work, fill) if candidate.work else None
+        limits, by = spec.limits, spec.shard_by
+        return prepare(made, task, rule, training.engine, by, (), limits, work=work)
