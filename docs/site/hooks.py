@@ -43,7 +43,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links out of docs/ go to where those pages are here."""
     for target, source in ELSEWHERE.items():
         markdown = markdown.replace(f"](../{source}", f"]({target}")
-    return markdown
+    return markdown.replace("](../results/", "](results/")  # pictures
 
 
 def _moved(text: str, source: str) -> str:

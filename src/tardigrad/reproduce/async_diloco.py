@@ -3,8 +3,9 @@
 The workers take 0.58, 0.75, 1.51 and 3.33 s a step, as in DeepMind's toy (Liu et al. 2024); a push
 is 6 local steps of AdamW (state kept). Each method has the same virtual time, and its best outer
 rate of one grid, by the mean validation loss at the end. Momentum is 0.9 throughout; delayed
-Nesterov moves it every 4 pushes. The transformer is small (2 layers of width 32, 32 characters of
-context), the text tiny Shakespeare, the loss in nats a character.
+Nesterov moves it every 4 pushes. The transformer is
+small (2 layers of width 32, 32 characters of context), the text tiny Shakespeare, the loss in nats
+a character.
 """
 
 import math
@@ -26,12 +27,14 @@ from tardigrad.reproduce.study import Study, StudyCell
 STEP_S = (0.58, 0.75, 1.51, 3.33)
 STEPS = 6
 RATES = (0.03, 0.1, 0.3, 0.7)
+USUAL = 0.7
+"""DiLoCo's own outer rate."""
 CONTEXT = 32
 LOSS = "validation_loss"
 
 
 class Method(NamedTuple):
-    policy: str
+    policy: Mapping[str, Plain]
     rule: Mapping[str, Plain]
     pushes_s: float
     """About how many updates it makes in a second, for the number of evaluations."""
@@ -40,12 +43,17 @@ class Method(NamedTuple):
 NESTEROV: Mapping[str, Plain] = {"name": "sgd", "momentum": 0.9, "nesterov": True}
 DELAYED: Mapping[str, Plain] = {"name": "delayed_nesterov", "momentum": 0.9, "every": len(STEP_S)}
 FREE = sum(1 / (STEPS * step_s) for step_s in STEP_S)
-SYNC, ASYNC, DELAYS = "sync DiLoCo", "async Nesterov", "async delayed Nesterov"
+SYNC, ASYNC, DELAYS, DYLU = (
+    "sync DiLoCo",
+    "async Nesterov",
+    "async delayed Nesterov",
+    "delayed + DyLU",
+)
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
-        SYNC: Method("sync", NESTEROV, 1 / (STEPS * max(STEP_S))),
-        ASYNC: Method("async", NESTEROV, FREE),
-        DELAYS: Method("async", DELAYED, FREE),
+        SYNC: Method({"name": "sync"}, NESTEROV, 1 / (STEPS * max(STEP_S))),
+        ASYNC: Method({"name": "async"}, NESTEROV, FREE),
+        DELAYS: Method({"name": "async"}, DELAYED, FREE),
     }
 )
 
@@ -72,7 +80,7 @@ def _spec(name: str, rate: float, seed: int, quick: bool) -> dict[str, Plain]:
         "stop": {"virtual_s": until_s},
         "task": task,
         "rule": {**method.rule, "lr": rate},
-        "policy": {"name": method.policy},
+        "policy": dict(method.policy),
         "link": {"name": "full"},  # so that bytes are kept with every evaluation
         "work": {"name": "local_steps", "steps": STEPS, "inner": {"name": "adamw", "lr": 0.003}},
         "cluster": {"name": "constant", "workers": len(STEP_S), "step_s": list(STEP_S)},
@@ -154,12 +162,15 @@ def came(found: FoundCells) -> str:
     samples = common_samples(found)
     work = {n: mean_score(found, _best(found, n), after(samples)) for n in METHODS}
     time = {n: mean_score(found, _best(found, n), last(LOSS)) for n in METHODS}
+    usual = {n: mean_score(found, at_rate(n, USUAL), last(LOSS)) for n in METHODS}
     broken = work[ASYNC] > work[SYNC]
-    repaired = work[DELAYS] < work[ASYNC]
+    repairs = [n for n in (DELAYS,) if work[n] < work[ASYNC]]
     return (
-        f"came: at equal work async Nesterov ends {'above' if broken else 'not above'} sync "
-        f"DiLoCo ({_told(work)}), delayed Nesterov "
-        f"{'lower than it' if repaired else 'no lower than it'}; in equal time {_told(time)}"
+        f"came: at equal work and best rates async Nesterov ends "
+        f"{'above' if broken else 'not above'} sync DiLoCo, and "
+        f"{' and '.join(repairs) if repairs else 'no repair'} below it ({_told(work)}); in "
+        f"equal time {_told(time)}; in equal time at the outer rate {USUAL:g} for all "
+        f"{_told(usual)}"
     )
 
 
@@ -169,7 +180,7 @@ def _told(losses: Mapping[str, float]) -> str:
 
 def _draw(found: FoundCells, folder: Path) -> list[Path]:
     form = " (quick form, a stand-in)" if found.quick else ""
-    figure, grid = panels(2, f"Local SGD on 4 workers of 0.58 to 3.33 s a step{form}")
+    figure, grid = panels(3, f"Local SGD on 4 workers of 0.58 to 3.33 s a step{form}")
     ends = []
     for name, colour in zip(METHODS, COLOURS, strict=False):
         stem = _best(found, name)
@@ -180,12 +191,19 @@ def _draw(found: FoundCells, folder: Path) -> list[Path]:
         label = f"{name}, rate {rate_of(stem):g}"
         along(grid[0], cells, "time_s", LOSS, colour, label)
         along(grid[1], cells, bytes_of, LOSS, colour, label)
-    for axes, label in zip(grid, ("virtual time (s)", "traffic both ways (MB)"), strict=True):
+        by_rate = [(r, mean_score(found, at_rate(name, r), last(LOSS))) for r in RATES]
+        grid[2].plot(*zip(*by_rate, strict=True), "o-", color=colour, label=name)
+    grid[2].set_xscale("log")
+    grid[2].set_xticks(RATES, [f"{rate:g}" for rate in RATES])
+    grid[2].minorticks_off()
+    labels = ("virtual time (s)", "traffic both ways (MB)", "outer rate")
+    for axes, label in zip(grid, labels, strict=True):
         axes.set_xlabel(label)
         axes.set_ylabel("validation loss" if found.quick else "validation loss (nats a character)")
         if ends and not found.quick:
             axes.set_ylim(min(ends) - 0.05, 3.4)
         legend(axes)
+    grid[2].set_ylabel("validation loss at the end")
     return [written(figure, folder / "async-diloco.png")]
 
 
