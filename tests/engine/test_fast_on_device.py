@@ -18,7 +18,8 @@ from tests.engine.test_fast_engine import Stop, bits, stop_after
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
-ELEMENTWISE = [name for name in RULE_CASES if name not in ("gap_layer", "gap_global")]
+WHOLE_TENSORS = ("gap_layer", "gap_global", "muon")
+ELEMENTWISE = [name for name in RULE_CASES if name not in WHOLE_TENSORS]
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
