@@ -108,11 +108,11 @@ def judge_adam(found: FoundCells) -> Verdict:
     ours = " | ".join(told)
     if RATES[0] in holding:
         return Verdict("holds with a choice", ours, "a character transformer on enwik8")
-    why = "Adam and Adam-SA do not fail at the paper's rate in this small model"
+    why = "Adam and Adam-SA do not both fail at the paper's rate in this small model"
     if holding:
         rates = " and ".join(f"{lr:g}" for lr in holding)
         return Verdict("holds with a choice", ours, f"rates of {rates}: {why}")
-    return Verdict("does not hold", ours, f"{why}, nor at others do both")
+    return Verdict("does not hold", ours, f"{why}, nor at {RATES[1]:g} and {RATES[2]:g}")
 
 
 transformer = Study(

@@ -94,7 +94,7 @@ def judge_backup(found: FoundCells) -> Verdict:
 
 
 def _backup_draw(found: FoundCells, folder: Path) -> list[Path]:
-    lines = {kind: kind for kind in (BACKUP, ASYNC, SYNC)}
+    lines = {kind: f"{kind}/seed=*" for kind in (BACKUP, ASYNC, SYNC)}
     return error_curves(found, folder, lines, AVERAGED, ["epoch", "time_s"])
 
 

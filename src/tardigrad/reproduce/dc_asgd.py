@@ -2,17 +2,26 @@
 
 ResNet-20 for 160 epochs, batches of 128, plain SGD, the rate divided by ten at 80 and 120; the data
 are dealt out anew every epoch. The digits of the text at hand are lost, so its figures cannot be
-set beside ours, and three things are **choices**: the rate 0.5; weight decay 0.0001, as He et al.
-(2016), whom the paper follows; and images. The paper says that it did not augment them, but sets
-its errors beside those of He et al., who did: `crop/…` has them padded, cropped and mirrored,
-`plain/…` as they are. A synchronous update is one of M gradients at the same rate, so it makes 1/M
-as many.
+set beside ours, and four things are **choices**: the rate 0.5; weight decay 0.0001, as He et al.
+(2016), whom the paper follows; images; and a warm-up of five epochs, for all rules. The paper says
+that it did not augment images, but sets its errors beside those of He et al., who did: `crop/…`
+has them padded, cropped and mirrored, `plain/…` as they are. A synchronous update is one of M
+gradients at the same rate, so it makes 1/M as many.
+
+Why warm up: the paper speaks of none, but without it DC-ASGD-a blows up within 50 updates
+(`cold/…`), with 4 workers as with 8, with one mean square for the server too, and with ε = 0.01 in
+it. Its mean square starts at 0, so λ = λ0/√MS is 1/√(1 − m) = 4.5 times too large at first, while
+gradients are large; θ has then moved far from the view, the compensation exceeds the gradient and
+feeds on itself, soonest in the biases of BatchNorm and in the last layer. It trains with m = 0,
+with MS divided by 1 − m^k as Adam does, with a rate of 0.2 or less, with λ0 = 0.2, and with a
+warm-up of one epoch. ASGD and DC-ASGD-c do not diverge without it, but stay at a loss of ln 10 for
+most of a thousand updates.
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tardigrad.core.result_table import ResultTable
+from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.experiment.structure import Plain
 from tardigrad.reproduce.claims import NOT_YET, Verdict
 from tardigrad.reproduce.drawing import curve, legend, log_scale, panels, written
@@ -38,6 +47,8 @@ IMAGES = {"crop": "pad_crop_flip", "plain": "none"}
 ACCURACY = "test_accuracy"
 MARGIN = 0.005
 """What "catches up with sequential SGD" is taken for: half a point, about what seeds vary."""
+
+LITTLE = "at M={} ASGD itself ends {:.2f} points below SGD, so there is little to compensate"
 
 
 def _spec(
@@ -131,7 +142,7 @@ def _quick() -> Iterator[StudyCell]:
 
 
 def _table(found: FoundCells) -> ResultTable:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for images in IMAGES:
         if not found.matching(f"{images}/*") and images != "crop":
             continue
@@ -147,11 +158,21 @@ def _table(found: FoundCells) -> ResultTable:
         rows=tuple(rows),
         notes=(
             "± standard deviation over seeds; the text at hand has lost the published digits",
-            f"choices: rate {RATE:g}, weight decay 0.0001; DC-ASGD's constants: λ0 = 0.04 (c), "
-            "λ0 = 2 and m = 0.95 (a)",
+            f"choices: rate {RATE:g}, {WARM_UP:g} epochs of warm-up, weight decay 0.0001; "
+            "DC-ASGD's constants: λ0 = 0.04 (c), λ0 = 2 and m = 0.95 (a)",
+            *_cold(found),
         ),
         keys=3,
     )
+
+
+def _cold(found: FoundCells) -> list[str]:
+    cell = found.cells.get(COLD)
+    if cell is None or not cell.diverged:
+        return []
+    return [
+        f"without the warm-up DC-ASGD-a diverges with 8 workers, at update {cell.figures['at']}"
+    ]
 
 
 def judge_dc_asgd(found: FoundCells) -> Verdict:
@@ -171,16 +192,23 @@ def judge_dc_asgd(found: FoundCells) -> Verdict:
             under = [other for other in ("ASGD", "SSGD") if known[rule] <= known[other]]
             if under:
                 wrong.append(f"{rule} does not end above {' and '.join(under)} at M={workers}")
+                lag = 100 * (alone - known["ASGD"])
+                if lag < 100 * MARGIN and LITTLE.format(workers, lag) not in wrong:
+                    wrong.append(LITTLE.format(workers, lag))
             if known[rule] < alone - MARGIN:
                 wrong.append(
                     f"{rule} ends {100 * (alone - known[rule]):.2f} points below SGD at M={workers}"
                 )
     if not told or alone is None:
         return NOT_YET
-    ours = f"SGD {100 * alone:.2f}; " + "; ".join(told)
+    seeds = len(found.values("crop/M=1/SGD", ACCURACY, 0.1))
+    ours = f"SGD {100 * alone:.2f}; " + "; ".join(told) + f"; seeds: {seeds}"
     if wrong:
         return Verdict("does not hold", ours, "; ".join(wrong))
-    choices = f"our choice of rate ({RATE:g}) and augmented images, which the paper leaves out"
+    choices = (
+        f"our choice of rate ({RATE:g}), a warm-up, without which DC-ASGD-a diverges, and "
+        "augmented images, which the paper leaves out"
+    )
     return Verdict("holds with a choice", ours, choices)
 
 

@@ -140,12 +140,12 @@ def accuracy_by_workers(
 def error_curves(
     found: FoundCells, folder: Path, lines: Mapping[str, str], metric: str, over: Sequence[str]
 ) -> list[Path]:
-    """Test error along the runs, a panel for each of what it is drawn over; stems by label."""
+    """Test error along the runs: patterns of cells by label, a panel for each x in `over`."""
     form = " (quick form, a stand-in)" if found.quick else ""
     figure, grid = panels(len(over), f"{found.study}{form}: test error")
     for axes, x in zip(grid, over, strict=True):
-        for (label, stem), colour in zip(lines.items(), COLOURS, strict=False):
-            at, accuracy = curve(found.matching(f"{stem}/seed=*"), x, metric)
+        for (label, cells), colour in zip(lines.items(), COLOURS, strict=False):
+            at, accuracy = curve(found.matching(cells), x, metric)
             if at:
                 errors = [100 - 100 * value for value in accuracy]
                 axes.plot(at, errors, color=colour, label=label)
