@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tardigrad.reproduce.grids import best, edges, first_reaching, last, mean_score, told
+from tardigrad.reproduce.grids import best_at, edges, first_reaching, last, mean_score, told
 from tardigrad.reproduce.kept_cells import FoundCells, KeptCell
 from tests.reproduce.made_up import cells_of, run
 
@@ -25,10 +25,10 @@ def found(lost: bool = True) -> FoundCells:
 
 def test_the_best_rate_has_the_lowest_mean_and_none_that_diverged() -> None:
     rates = (0.1, 1, 10)
-    assert best(found(), "a", rates, last("loss")) == "a/lr=1"
-    assert best(found(lost=False), "a", rates, last("loss")) == "a/lr=10"
-    assert best(found(), "a", rates, last("loss", highest=True)) == "a/lr=0.1"
-    assert best(found(), "b", rates, last("loss")) is None
+    assert best_at(found(), "a", rates, last("loss")) == "a/lr=1"
+    assert best_at(found(lost=False), "a", rates, last("loss")) == "a/lr=10"
+    assert best_at(found(), "a", rates, last("loss", highest=True)) == "a/lr=0.1"
+    assert best_at(found(), "b", rates, last("loss")) is None
     assert edges(found(), ["a/lr=0.1", "b/lr=1", None, "c/lr=10"], rates) == (
         "at an edge of the grid: a/lr=0.1, c/lr=10"
     )

@@ -76,7 +76,7 @@ def send(codec: Codec, values: Values, of: SliceOf) -> Sent:
     return Sent(encoded, decoded, values - decoded)
 
 
-def check_finite(codec: Codec, values: Values) -> None:
+def check_encodable(codec: Codec, values: Values) -> None:
     """Refuse what no codec can encode: a NaN would be sent as a number, or hide the others."""
     finite = np.isfinite(values)
     require(

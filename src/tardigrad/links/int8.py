@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tardigrad.core.checks import count
-from tardigrad.links.codec import Codec, Encoded, SliceOf, Values, check_finite
+from tardigrad.links.codec import Codec, Encoded, SliceOf, Values, check_encodable
 
 LARGEST = 127
 
@@ -35,7 +35,7 @@ class Int8(Codec):
         count("block", self.block)
 
     def encode(self, values: Values, of: SliceOf) -> Encoded:
-        check_finite(self, values)
+        check_encodable(self, values)
         blocks = np.zeros((self._blocks(len(values)), self.block), dtype=values.dtype)
         blocks.ravel()[: len(values)] = values
         scales = np.abs(blocks).max(axis=1) / values.dtype.type(LARGEST)

@@ -7,7 +7,15 @@ import numpy as np
 from tardigrad.core.arrays import Ints
 from tardigrad.core.checks import count
 from tardigrad.core.keys import bits, key
-from tardigrad.links.codec import Codec, Encoded, SliceOf, Values, check_finite, check_share, kept
+from tardigrad.links.codec import (
+    Codec,
+    Encoded,
+    SliceOf,
+    Values,
+    check_encodable,
+    check_share,
+    kept,
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class RandomK(Codec):
         count("seed", self.seed, least=0)
 
     def encode(self, values: Values, of: SliceOf) -> Encoded:
-        check_finite(self, values)
+        check_encodable(self, values)
         lot = np.array([key(self.seed, "random_k", *of)], dtype=np.uint64)
         return lot, values[self._chosen(int(lot[0]), len(values))]
 

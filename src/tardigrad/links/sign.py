@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tardigrad.links.codec import Codec, Encoded, SliceOf, Values, check_finite
+from tardigrad.links.codec import Codec, Encoded, SliceOf, Values, check_encodable
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Sign(Codec):
     error_feedback: bool = True
 
     def encode(self, values: Values, of: SliceOf) -> Encoded:
-        check_finite(self, values)
+        check_encodable(self, values)
         each = np.abs(values, dtype=np.float64) / len(values)  # whose sum is never infinite
         scale = each.sum(keepdims=True).astype(values.dtype)
         return scale, np.packbits(values < 0, bitorder="little")

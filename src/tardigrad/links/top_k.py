@@ -10,7 +10,7 @@ from tardigrad.links.codec import (
     Encoded,
     SliceOf,
     Values,
-    check_finite,
+    check_encodable,
     check_share,
     kept,
     position_type,
@@ -45,7 +45,7 @@ class TopK(Codec):
         check_share(self.share)
 
     def encode(self, values: Values, of: SliceOf) -> Encoded:
-        check_finite(self, values)
+        check_encodable(self, values)
         chosen = _largest(np.abs(values), kept(self.share, len(values)))
         return chosen.astype(position_type(len(values))), values[chosen]
 

@@ -20,7 +20,16 @@ import numpy as np
 from tardigrad.core.result_table import ResultTable
 from tardigrad.experiment.structure import Plain
 from tardigrad.reproduce.drawing import COLOURS, along, legend, panels, written
-from tardigrad.reproduce.grids import Score, at_rate, best, edges, last, mean_score, rate_of, told
+from tardigrad.reproduce.grids import (
+    Score,
+    at_rate,
+    best_at,
+    edges,
+    last,
+    mean_score,
+    rate_of,
+    told,
+)
 from tardigrad.reproduce.kept_cells import FoundCells, KeptCell
 from tardigrad.reproduce.study import Study, StudyCell
 
@@ -33,7 +42,7 @@ CONTEXT = 32
 LOSS = "validation_loss"
 
 
-class Method(NamedTuple):
+class _Method(NamedTuple):
     policy: Mapping[str, Plain]
     rule: Mapping[str, Plain]
     pushes_s: float
@@ -49,11 +58,11 @@ SYNC, ASYNC, DELAYS, DYLU = (
     "async delayed Nesterov",
     "delayed + DyLU",
 )
-METHODS: Mapping[str, Method] = MappingProxyType(
+METHODS: Mapping[str, _Method] = MappingProxyType(
     {
-        SYNC: Method({"name": "sync"}, NESTEROV, 1 / (STEPS * max(STEP_S))),
-        ASYNC: Method({"name": "async"}, NESTEROV, FREE),
-        DELAYS: Method({"name": "async"}, DELAYED, FREE),
+        SYNC: _Method({"name": "sync"}, NESTEROV, 1 / (STEPS * max(STEP_S))),
+        ASYNC: _Method({"name": "async"}, NESTEROV, FREE),
+        DELAYS: _Method({"name": "async"}, DELAYED, FREE),
     }
 )
 
@@ -96,7 +105,7 @@ def _cells(quick: bool) -> Iterator[StudyCell]:
 
 
 def _best(found: FoundCells, name: str) -> str | None:
-    return best(found, name, RATES, last(LOSS))
+    return best_at(found, name, RATES, last(LOSS))
 
 
 def bytes_of(record: Mapping[str, float]) -> float:
@@ -124,7 +133,7 @@ def common_samples(found: FoundCells) -> float:
     return min(ended) if ended else math.nan
 
 
-def megabytes(cell: KeptCell) -> float:
+def pushed_mb(cell: KeptCell) -> float:
     return bytes_of(cell.records[-1]) if cell.records else math.inf
 
 
@@ -134,12 +143,12 @@ def _table(found: FoundCells) -> ResultTable:
     for name, stem in stems.items():
         at_end, alike = told(found, stem, last(LOSS), 3), told(found, stem, after(samples), 3)
         steps = _mean(found, stem, "samples")
-        rows.append((name, rate_of(stem), at_end, alike, steps, told(found, stem, megabytes, 1)))
+        rows.append((name, rate_of(stem), at_end, alike, steps, told(found, stem, pushed_mb, 1)))
     return ResultTable(
         "Async local SGD, 4 unequal workers: validation loss (nats a character), best outer rates",
         ("method", "rate", "loss at the end", "loss at equal work", "samples", "MB both ways"),
         tuple(rows),
-        tuple(filter(None, (WORK, edges(found, stems.values(), RATES), EXPECTED, came(found)))),
+        tuple(filter(None, (WORK, edges(found, stems.values(), RATES), EXPECTED, _came(found)))),
     )
 
 
@@ -155,7 +164,7 @@ EXPECTED = (
 )
 
 
-def came(found: FoundCells) -> str:
+def _came(found: FoundCells) -> str:
     """At equal work and in equal time, each beside synchronous training."""
     if found.empty:
         return "came: not all cells are there yet"

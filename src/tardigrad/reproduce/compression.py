@@ -14,7 +14,7 @@ from types import MappingProxyType
 from tardigrad.core.result_table import ResultTable
 from tardigrad.experiment.structure import Plain
 from tardigrad.reproduce.drawing import COLOURS, along, legend, log_scale, panels, written
-from tardigrad.reproduce.grids import at_rate, best, edges, last, mean_score, rate_of, told
+from tardigrad.reproduce.grids import at_rate, best_at, edges, last, mean_score, rate_of, told
 from tardigrad.reproduce.kept_cells import FoundCells, KeptCell
 from tardigrad.reproduce.study import Study, StudyCell
 
@@ -69,16 +69,16 @@ def _cells(quick: bool) -> Iterator[StudyCell]:
 
 
 def _best(found: FoundCells, name: str) -> str | None:
-    return best(found, name, RATES, last(LOSS))
+    return best_at(found, name, RATES, last(LOSS))
 
 
-def pushed(record: Mapping[str, float]) -> float:
+def _mb_in(record: Mapping[str, float]) -> float:
     """In MB."""
     return record["push_bytes"] / 1e6
 
 
 def _megabytes(cell: KeptCell) -> float:
-    return pushed(cell.records[-1]) if cell.records else math.inf
+    return _mb_in(cell.records[-1]) if cell.records else math.inf
 
 
 def _table(found: FoundCells) -> ResultTable:
@@ -94,7 +94,7 @@ def _table(found: FoundCells) -> ResultTable:
         "Compressed pushes after as many updates, each at its best rate of one grid",
         ("pushes", "rate", "validation loss", "accuracy (%)", "MB pushed", "times fewer"),
         tuple(rows),
-        tuple(filter(None, (edges(found, stems.values(), RATES), EXPECTED, came(found)))),
+        tuple(filter(None, (edges(found, stems.values(), RATES), EXPECTED, _came(found)))),
     )
 
 
@@ -104,7 +104,7 @@ EXPECTED = (
 )
 
 
-def came(found: FoundCells) -> str:
+def _came(found: FoundCells) -> str:
     """Each codec's loss at the end over the plain run's."""
     if found.empty:
         return "came: not all cells are there yet"
@@ -132,7 +132,7 @@ def _draw(found: FoundCells, folder: Path) -> list[Path]:
         style = ":" if name.endswith("without") else "-"
         label = f"{name}, rate {rate_of(stem):g}"
         along(grid[0], cells, "update", LOSS, colour, label, style=style)
-        along(grid[1], cells, pushed, LOSS, colour, label, style=style)
+        along(grid[1], cells, _mb_in, LOSS, colour, label, style=style)
     for axes, label in zip(grid, ("updates", "MB pushed"), strict=True):
         axes.set_xlabel(label)
         axes.set_ylabel("validation loss")

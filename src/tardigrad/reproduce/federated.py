@@ -16,7 +16,7 @@ from tardigrad.experiment.structure import Plain
 from tardigrad.reproduce.drawing import COLOURS, along, legend, panels, written
 from tardigrad.reproduce.grids import (
     at_rate,
-    best,
+    best_at,
     edges,
     first_reaching,
     last,
@@ -45,7 +45,7 @@ PUSHES_A_UPDATE = {"FedAvg": CLIENTS, "FedBuff": 10, "FedAsync": 1}
 ACCURACY = "validation_accuracy"
 TARGET = 0.85
 chosen_by = last(ACCURACY, highest=True)
-reaching = first_reaching(ACCURACY, TARGET, highest=True)
+_reaching = first_reaching(ACCURACY, TARGET, highest=True)
 
 
 def _spec(method: str, shares: str, rate: float, seed: int, quick: bool) -> dict[str, Plain]:
@@ -80,7 +80,7 @@ def _cells(quick: bool) -> Iterator[StudyCell]:
 
 
 def _best(found: FoundCells, shares: str, method: str) -> str | None:
-    return best(found, f"{shares}/{method}", RATES, chosen_by)
+    return best_at(found, f"{shares}/{method}", RATES, chosen_by)
 
 
 def _table(found: FoundCells) -> ResultTable:
@@ -89,12 +89,12 @@ def _table(found: FoundCells) -> ResultTable:
         for method in METHODS:
             stems.append(stem := _best(found, shares, method))
             ends = "empty" if stem is None else found.text(stem, ACCURACY, 100)
-            rows.append((shares, method, rate_of(stem), ends, told(found, stem, reaching)))
+            rows.append((shares, method, rate_of(stem), ends, told(found, stem, _reaching)))
     return ResultTable(
         "FedBuff, FedAsync and FedAvg with equal and skewed shares, each at its best rate",
         ("shares", "method", "rate", "accuracy (%)", f"s to {TARGET:.0%}"),
         tuple(rows),
-        tuple(filter(None, (edges(found, stems, RATES), EXPECTED, came(found)))),
+        tuple(filter(None, (edges(found, stems, RATES), EXPECTED, _came(found)))),
         keys=2,
     )
 
@@ -105,21 +105,21 @@ EXPECTED = (
 )
 
 
-def came(found: FoundCells) -> str:
+def _came(found: FoundCells) -> str:
     """By times to the target, and by what skew costs in accuracy."""
     if found.empty:
         return "came: not all cells are there yet"
     times, lost = {}, {}
     for method in METHODS:
         stems = {shares: _best(found, shares, method) for shares in SHARES}
-        times[method] = mean_score(found, stems["skewed"], reaching)
+        times[method] = mean_score(found, stems["skewed"], _reaching)
         ends = {
             s: 100 * (found.mean(stem or "", ACCURACY, 0.1) or 0.1) for s, stem in stems.items()
         }
         lost[method] = ends["equal"] - ends["skewed"]
     sooner = times["FedBuff"] < times["FedAvg"]
     most = max(lost, key=lambda method: lost[method])
-    took = ", ".join(f"{m} {told(found, _best(found, 'skewed', m), reaching)}" for m in METHODS)
+    took = ", ".join(f"{m} {told(found, _best(found, 'skewed', m), _reaching)}" for m in METHODS)
     points = ", ".join(f"{method} {points:.1f}" for method, points in lost.items())
     return (
         f"came: with skewed shares FedBuff is {'' if sooner else 'not '}at {TARGET:.0%} before "

@@ -15,7 +15,7 @@ def at_rate(stem: str, rate: float) -> str:
     return f"{stem}/lr={rate:g}"
 
 
-def best(found: FoundCells, stem: str, rates: Sequence[float], score: Score) -> str | None:
+def best_at(found: FoundCells, stem: str, rates: Sequence[float], score: Score) -> str | None:
     """The rate's stem with the lowest mean score over seeds; None where no cell is there.
 
     The smallest such rate where several are alike, as where all have failed.

@@ -26,7 +26,7 @@ from tardigrad.experiment.structure import Plain
 from tardigrad.reproduce.drawing import COLOURS, along, legend, log_scale, panels, written
 from tardigrad.reproduce.grids import (
     at_rate,
-    best,
+    best_at,
     edges,
     first_reaching,
     mean_score,
@@ -62,7 +62,7 @@ def reaching(cell: KeptCell) -> float:
     return first_reaching(LOSS, TARGET)(cell)
 
 
-class Method(NamedTuple):
+class _Method(NamedTuple):
     policy: Mapping[str, Plain]
     rule: Mapping[str, Plain]
     group: int
@@ -73,19 +73,19 @@ class Method(NamedTuple):
 
 
 SGD: Mapping[str, Plain] = {"name": "sgd"}
-METHODS: Mapping[str, Method] = MappingProxyType(
+METHODS: Mapping[str, _Method] = MappingProxyType(
     {
-        "sync": Method({"name": "sync"}, SGD, WORKERS),
-        "ASGD": Method({"name": "async"}, SGD, 1),
-        "delay-adaptive": Method(
+        "sync": _Method({"name": "sync"}, SGD, WORKERS),
+        "ASGD": _Method({"name": "async"}, SGD, 1),
+        "delay-adaptive": _Method(
             {"name": "async"}, {"name": "delay_adaptive", "workers": WORKERS}, 1
         ),
-        "Ringmaster": Method({"name": "ringmaster", "bound": 2 * WORKERS}, SGD, 1),
-        "Ringmaster, stop": Method(
+        "Ringmaster": _Method({"name": "ringmaster", "bound": 2 * WORKERS}, SGD, 1),
+        "Ringmaster, stop": _Method(
             {"name": "ringmaster", "bound": 2 * WORKERS, "stop": True}, SGD, 1
         ),
-        "Rennala": Method({"name": "rennala", "batch": WORKERS}, SGD, WORKERS),
-        "Rennala, stop": Method({"name": "rennala", "batch": WORKERS, "stop": True}, SGD, WORKERS),
+        "Rennala": _Method({"name": "rennala", "batch": WORKERS}, SGD, WORKERS),
+        "Rennala, stop": _Method({"name": "rennala", "batch": WORKERS, "stop": True}, SGD, WORKERS),
     }
 )
 
@@ -139,7 +139,7 @@ def _cells(quick: bool) -> Iterator[StudyCell]:
 
 
 def _best(found: FoundCells, where: str, name: str) -> str | None:
-    return best(found, f"{where}/{name}", RATES, reaching)
+    return best_at(found, f"{where}/{name}", RATES, reaching)
 
 
 def _table(found: FoundCells) -> ResultTable:
@@ -157,7 +157,7 @@ def _table(found: FoundCells) -> ResultTable:
         f"Virtual seconds to a loss of {TARGET:g}, each method at its best rate of one grid",
         ("method", *columns),
         tuple(rows),
-        tuple(filter(None, (edges(found, stems, RATES), EXPECTED, came(found)))),
+        tuple(filter(None, (edges(found, stems, RATES), EXPECTED, _came(found)))),
     )
 
 
@@ -168,7 +168,7 @@ EXPECTED = (
 )
 
 
-def came(found: FoundCells) -> str:
+def _came(found: FoundCells) -> str:
     """The order by time, for each cluster."""
     if found.empty:
         return "came: not all cells are there yet"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from tardigrad.links import Encoded as EncodedSlice
+from tardigrad.links import Encoded
 from tardigrad.protocol.log import header as push_header
 from tardigrad.protocol.messages import (
     Confirmation,
@@ -41,7 +41,7 @@ _KINDS: dict[type[Any], str] = {
 HELLO, SAID = "hello", "said"
 
 
-class Encoded(NamedTuple):
+class EncodedMessage(NamedTuple):
     header: list[Any]
     arrays: list[NDArray[Any]]
 
@@ -51,7 +51,7 @@ class WorkerFrame(NamedTuple):
     beside it."""
 
     message: FromWorker | Hello
-    payload: SlotOrArray | EncodedSlice | None
+    payload: SlotOrArray | Encoded | None
     buffers: list[NDArray[Any]]
 
 
@@ -64,11 +64,11 @@ class ShardFrame(NamedTuple):
 
 def encode_from_worker(
     message: FromWorker | Hello,
-    payload: SlotOrArray | EncodedSlice | None = None,
+    payload: SlotOrArray | Encoded | None = None,
     buffers: Sequence[NDArray[Any]] = (),
-) -> Encoded:
+) -> EncodedMessage:
     if isinstance(message, Hello):
-        return Encoded([HELLO, *message], [])
+        return EncodedMessage([HELLO, *message], [])
     *envelope, body = message
     arrays: list[NDArray[Any]] = []
     place: Any
@@ -76,7 +76,7 @@ def encode_from_worker(
         place, arrays = {"encoded": len(payload)}, list(payload)
     else:
         place = _encode_payload(payload, arrays)
-    return Encoded([_KINDS[type(body)], envelope, list(body), place], [*arrays, *buffers])
+    return EncodedMessage([_KINDS[type(body)], envelope, list(body), place], [*arrays, *buffers])
 
 
 def decode_from_worker(header: list[Any], arrays: list[NDArray[Any]]) -> WorkerFrame:
@@ -99,7 +99,7 @@ def decode_from_worker(header: list[Any], arrays: list[NDArray[Any]]) -> WorkerF
         raise FrameError(f"a message that no worker sends ({error})") from error
 
 
-def encode_from_shard(message: FromShard, payloads: Sequence[SlotOrArray | None]) -> Encoded:
+def encode_from_shard(message: FromShard, payloads: Sequence[SlotOrArray | None]) -> EncodedMessage:
     *about, releases, deviations, stop, deal = message
     arrays: list[NDArray[Any]] = []
     said = [
@@ -107,7 +107,7 @@ def encode_from_shard(message: FromShard, payloads: Sequence[SlotOrArray | None]
         for released, payload in zip(releases, payloads, strict=True)
     ]
     about += (stop, *(deal or ()))
-    return Encoded([SAID, about, said, *([list(deviations)] if deviations else [])], arrays)
+    return EncodedMessage([SAID, about, said, *([list(deviations)] if deviations else [])], arrays)
 
 
 def decode_from_shard(header: list[Any], arrays: list[NDArray[Any]]) -> ShardFrame:

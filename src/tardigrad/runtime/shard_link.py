@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tardigrad.runtime.encoding import Encoded
+from tardigrad.runtime.encoding import EncodedMessage
 from tardigrad.transport.connect import connect
 from tardigrad.transport.connection import Connection
 from tardigrad.transport.listener import ListenerAddress
@@ -45,7 +45,7 @@ class ShardLink:
     def closed(self) -> bool:
         return self._closed.is_set()
 
-    def send(self, encoded: Encoded) -> None:
+    def send(self, encoded: EncodedMessage) -> None:
         """Nothing happens without a connection: as soon as there is one, `connected` is called."""
         connection = self._connection
         if connection is not None:
