@@ -279,6 +279,21 @@ def test_interrupted_rows_are_not_computed_and_have_used_up_their_batches(work: 
     assert applied <= set(task.asked)
 
 
+def test_a_codec_need_not_take_back_what_was_interrupted() -> None:
+    """With error feedback every row that is pushed is computed, also one that is dropped; those
+    that were interrupted were never encoded."""
+    task, policy = Counting(), tg.Ringmaster(3, stop=True)
+    link = tg.Full(codec=tg.TopK(0.5))
+    run = tg.simulate(
+        task, tg.rules.sgd(RATE), policy=policy, cluster=given(SLOW), updates=30, link=link,
+        engine="exact",
+    )  # fmt: skip
+    made = run.schedule
+    steps = set(zip(made.worker[made.interrupted], made.step[made.interrupted], strict=True))
+    assert len(steps) > 3
+    assert not steps & set(task.asked)
+
+
 def test_a_state_begins_anew_with_the_first_row_since_a_return_that_is_computed() -> None:
     away = (Absence(2, 5.0, 10.0),)
     quick, slow = [0.5], [50.0] * 30
