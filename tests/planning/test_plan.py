@@ -108,6 +108,7 @@ def test_every_policy_is_measured_also_over_a_network_and_shards() -> None:
         "Backup",
         "Partial",
         "Deadline",
+        "Quorum",
         "SoftSync",
         "StaleSynchronous",
         "BoundedDelay",
