@@ -86,6 +86,9 @@ METHODS: Mapping[str, _Method] = MappingProxyType(
         ),
         "Rennala": _Method({"name": "rennala", "batch": WORKERS}, SGD, WORKERS),
         "Rennala, stop": _Method({"name": "rennala", "batch": WORKERS, "stop": True}, SGD, WORKERS),
+        "Malenia": _Method(
+            {"name": "malenia", "batch": WORKERS}, SGD, WORKERS, {"one slow": 10, "changing": 200}
+        ),
     }
 )
 
@@ -164,7 +167,8 @@ def _table(found: FoundCells) -> ResultTable:
 EXPECTED = (
     "expected (Maranjyan, Tyurin and Richtárik 2025; Tyurin and Richtárik 2023): the slow worker's "
     "late gradients hold ASGD back, delay-adaptive rates less, Ringmaster and Rennala not at all; "
-    "where speeds change, Ringmaster and Rennala need not be told"
+    "where speeds change, Ringmaster and Rennala need not be told; Malenia, which is for data that "
+    "differ from worker to worker, waits for the slow one as sync does"
 )
 
 
