@@ -120,8 +120,9 @@ def cluster(name: str, until_s: float) -> dict[str, Plain]:
 
 def _spec(name: str, where: str, rate: float, seed: int, quick: bool) -> dict[str, Plain]:
     method, until_s = METHODS[name], 80.0 if quick else UNTIL_S
+    updates = math.ceil(1.2 * WORKERS * until_s / method.group)
     return {
-        "updates": method.most.get(where, math.ceil(1.2 * WORKERS * until_s / method.group)),
+        "updates": min(updates, method.most.get(where, updates)),
         "seed": seed,
         "evaluate_every": 4 * WORKERS // method.group,
         "stop": {"virtual_s": until_s, "loss": TARGET},
