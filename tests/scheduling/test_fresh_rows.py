@@ -35,6 +35,22 @@ def test_found_without_a_column() -> None:
     assert np.nonzero(made.fresh_rows)[0].tolist() == [0, 1, back]
 
 
+def test_found_until_a_row_has_changed_the_state() -> None:
+    """One that was interrupted has left it as it was when the worker came back."""
+    recorder = Recorder(1, 1)
+    for row in range(5):
+        if row == 1:
+            recorder.member(0, False, 1.0)
+            recorder.member(0, True, 1.0)
+        recorder.start(0, row, 0, (0,), float(row))
+        recorder.finish(row, row + 1.0)
+        if row in (1, 2):
+            recorder.drop(0, row, "interrupted", row + 1.0)
+        else:
+            recorder.apply(0, [row], 1.0, row + 1.0)
+    assert np.nonzero(recorder.schedule().fresh_rows)[0].tolist() == [0, 1, 2, 3]
+
+
 def test_a_column_says_where_else() -> None:
     assert recorded([]) == recorded([(0, 0), (1, 0)])  # which is found without
     made = recorded([(1, 2)])

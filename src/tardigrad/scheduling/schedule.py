@@ -216,7 +216,8 @@ class Schedule:
         it came back, and those of a process that took its place.
 
         Told by `fresh`. Where that is empty nobody has taken a worker's place: what is left are
-        its first step and, by the clock, its first start since it came back."""
+        its first step and, by the clock, its first start since it came back, with all that follow
+        one that was interrupted or not finite and has left the state as it was."""
         out: Flags = self.step == 0
         if len(self.fresh):
             return np.equal(self.fresh, 1)
@@ -224,7 +225,8 @@ class Schedule:
         came = zip(self.member_worker[joined], self.member_time_s[joined], strict=True)
         for worker, time_s in came:
             later = np.nonzero((self.worker == worker) & (self.start_s >= time_s))[0]
-            out[later[:1]] = True
+            unchanged = np.cumprod(~(self.finite & ~self.interrupted)[later])
+            out[later[: 1 + int(unchanged.sum())]] = True
         return out
 
     def first_batch(self, batches: int) -> tuple[Ints, Ints]:
