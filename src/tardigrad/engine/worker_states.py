@@ -35,10 +35,6 @@ class WorkerStates:
             np.nonzero(self.wanted & (schedule.worker == worker))[0].tolist()
             for worker in range(schedule.workers)
         ]
-        for worker, rows in enumerate(self._rows):
-            # One that is not computed leaves its beginning to the next.
-            begun = np.cumsum(self.fresh & (schedule.worker == worker))[rows]
-            self.fresh[rows] = np.diff(begun, prepend=0) > 0
         self._done = [0] * schedule.workers
         self._states: dict[int, Any] = {}
 
