@@ -29,6 +29,9 @@ def test_the_best_rate_has_the_lowest_mean_and_none_that_diverged() -> None:
     assert best_at(found(lost=False), "a", rates, last("loss")) == "a/lr=10"
     assert best_at(found(), "a", rates, last("loss", highest=True)) == "a/lr=0.1"
     assert best_at(found(), "b", rates, last("loss")) is None
+    never = first_reaching("loss", 0.1)
+    assert best_at(found(), "a", rates, never) == "a/lr=0.1"
+    assert best_at(found(), "a", rates, never, last("loss")) == "a/lr=1"
     assert edges(found(), ["a/lr=0.1", "b/lr=1", None, "c/lr=10"], rates) == (
         "at an edge of the grid: a/lr=0.1, c/lr=10"
     )

@@ -166,3 +166,10 @@ def test_a_run_that_was_lost_does_not_count_though_it_came_back() -> None:
     assert time_to_target.reaching(run("a", points, time_to_target.LOSS)) == 20
     points[1] = (10, 101.0)
     assert time_to_target.reaching(run("a", points, time_to_target.LOSS)) == math.inf
+
+
+def test_what_comes_after_the_time_is_up_does_not_count() -> None:
+    until = time_to_target.UNTIL_S
+    for at, reached in ((until, until), (until + 1, math.inf)):
+        cell = run("a", [(0, 10.0), (at, 0.001)], time_to_target.LOSS)
+        assert time_to_target.reaching(cell) == reached

@@ -15,16 +15,23 @@ def at_rate(stem: str, rate: float) -> str:
     return f"{stem}/lr={rate:g}"
 
 
-def best_at(found: FoundCells, stem: str, rates: Sequence[float], score: Score) -> str | None:
+def best_at(
+    found: FoundCells,
+    stem: str,
+    rates: Sequence[float],
+    score: Score,
+    otherwise: Score | None = None,
+) -> str | None:
     """The rate's stem with the lowest mean score over seeds; None where no cell is there.
 
-    The smallest such rate where several are alike, as where all have failed.
+    Where several are alike, as where all have failed, by `otherwise`, and then the smallest rate.
     """
     scored = {}
     for rate in sorted(rates):
         cells = found.matching(f"{at_rate(stem, rate)}/seed=*")
         if cells:
-            scored[at_rate(stem, rate)] = statistics.fmean(map(score, cells))
+            scores = (score, otherwise) if otherwise else (score,)
+            scored[at_rate(stem, rate)] = [statistics.fmean(map(one, cells)) for one in scores]
     return min(scored, key=lambda one: scored[one]) if scored else None
 
 

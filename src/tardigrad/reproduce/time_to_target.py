@@ -29,6 +29,7 @@ from tardigrad.reproduce.grids import (
     best_at,
     edges,
     first_reaching,
+    last,
     mean_score,
     rate_of,
     told,
@@ -55,11 +56,15 @@ CLUSTERS = {
 
 
 def reaching(cell: KeptCell) -> float:
-    """Virtual seconds to the target; infinite where it was not reached, or was lost before."""
+    """Virtual seconds to the target; infinite where it was not reached in time, or was lost before.
+
+    A run ends with the first update at or after the time, which may be much after it.
+    """
     losses = [record[LOSS] for record in cell.records]
     if losses and max(losses) > LOST * losses[0]:
         return math.inf
-    return first_reaching(LOSS, TARGET)(cell)
+    at_s = first_reaching(LOSS, TARGET)(cell)
+    return at_s if at_s <= UNTIL_S else math.inf
 
 
 class _Method(NamedTuple):
@@ -143,7 +148,7 @@ def _cells(quick: bool) -> Iterator[StudyCell]:
 
 
 def _best(found: FoundCells, where: str, name: str) -> str | None:
-    return best_at(found, f"{where}/{name}", RATES, reaching)
+    return best_at(found, f"{where}/{name}", RATES, reaching, last(LOSS))
 
 
 def _table(found: FoundCells) -> ResultTable:
