@@ -41,8 +41,9 @@ class Malenia(Policy):
         stop: False: a worker computes to the end what will be dropped. True: when an update is made
             all are interrupted, and start again at the new version, as under `Rennala`.
 
-    Trap: the harmonic mean is at most n times its smallest B_i, so for S > n² one slow worker must
-    give several, and all wait for it.
+    Traps: the harmonic mean is at most n times its smallest B_i, so for S > n² one slow worker must
+    give several, and all wait for it. Meanwhile the others give more and more, and a shard keeps
+    each until its update is made: on a cluster a worker that stands still costs memory.
 
     Limits: with one worker it is `Rennala(S)`; S ≤ n is at least one gradient of each.
 
