@@ -1,7 +1,7 @@
 """One random experiment: a seed is a case, and a case can be printed as Python."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import tardigrad as tg
@@ -98,6 +98,9 @@ def draw_case(seed: int) -> Case:
     if policy.gives_weights and rule.name.startswith("dana"):  # which is refused
         policy = tg.Sync()
     shards, shard_by = _sharding(draw, task, rule.per)
+    cluster = draw_cluster(seed, workers, shards, clock)
+    if policy.needs_all and isinstance(cluster, tg.Dispatcher):
+        cluster = replace(cluster, drawn_factor=min(1.0, cluster.drawn_factor))  # else refused
     updates = draw.choice([1, 4, 12, 25, 40, FEW_UPDATES])
     if workers <= FEW_WORKERS and draw.chance(0.3):
         updates = draw.choice([80, 120])
@@ -106,7 +109,7 @@ def draw_case(seed: int) -> Case:
         task,
         rule,
         policy,
-        draw_cluster(seed, workers, shards, clock),
+        cluster,
         link,
         updates,
         shards,

@@ -173,3 +173,10 @@ def test_dana_is_refused_by_name_before_anything_runs(name: str) -> None:
 def test_a_bad_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="batch must be a whole number of at least 1"):
         tg.Malenia(0)
+
+
+def test_a_worker_that_may_never_come_is_not_waited_for() -> None:
+    richer = tg.Dispatcher(3, drawn_factor=1.1)
+    with pytest.raises(ValueError, match=r"Malenia needs a gradient of every worker.* ≤ 1"):
+        tg.schedule(tg.Malenia(3), richer, updates=5)
+    assert tg.schedule(tg.Malenia(3), tg.Dispatcher(3, drawn_factor=0.9), updates=5).updates == 5

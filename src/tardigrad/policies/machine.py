@@ -301,6 +301,12 @@ class Policy(ABC):
         return False
 
     @property
+    def needs_all(self) -> bool:
+        """Whether an update needs something of every worker while nobody waits: where one never
+        comes, the others go on for ever."""
+        return False
+
+    @property
     def pulls_all(self) -> bool:
         """Whether workers wait for every shard before they start."""
         return isinstance(self.pull_half(2), PullAll)

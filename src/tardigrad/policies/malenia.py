@@ -65,6 +65,10 @@ class Malenia(Policy):
     def interrupts(self) -> bool:
         return self.stop
 
+    @property
+    def needs_all(self) -> bool:
+        return True
+
     def push_half(self, workers: Iterable[int]) -> PushHalf:
         return (_StoppingHalf if self.stop else _MaleniaHalf)(workers, self.batch)
 
@@ -76,6 +80,21 @@ class _MaleniaHalf(RoundHalf):
     def __init__(self, workers: Iterable[int], batch: int) -> None:
         super().__init__(workers)
         self.batch = batch
+        self.given: Counter[int] = Counter()
+        """How often `waiting` names each worker; many may come before the slowest has given one."""
+
+    def gather(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        if self.present(arrival):
+            self.given[arrival.worker] += 1
+        return super().gather(arrival, now_s)
+
+    def left(self, worker: int, now_s: float) -> list[ShardCommand]:
+        self.given.pop(worker, None)
+        return super().left(worker, now_s)
+
+    def close(self, scale: float = 1.0) -> list[ShardCommand]:
+        self.given.clear()
+        return super().close(scale)
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         if arrival.stamp < self.version:
@@ -88,11 +107,9 @@ class _MaleniaHalf(RoundHalf):
 
     @property
     def _enough(self) -> bool:
-        workers, given = len(self.members), self.waiting
-        if not workers or len(given) < max(self.batch, workers):  # no mean is above the plain one
-            return False
-        each = Counter(given)
-        if len(each) < workers:
+        workers, each = len(self.members), self.given
+        # No mean is above the plain one.
+        if not workers or len(each) < workers or len(self.waiting) < self.batch:
             return False
         reciprocals = sum(Fraction(many, b) for b, many in Counter(each.values()).items())
         return reciprocals * self.batch <= workers**2  # exactly: 1/3 three times is 1

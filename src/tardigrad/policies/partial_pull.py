@@ -68,6 +68,10 @@ class PartialPull(Policy):
         return self.policy.gives_weights
 
     @property
+    def needs_all(self) -> bool:
+        return self.policy.needs_all
+
+    @property
     def pulls_all(self) -> bool:
         return self.pull >= 1
 

@@ -55,6 +55,10 @@ class RampUp(Policy):
         return self.policy.gives_weights
 
     @property
+    def needs_all(self) -> bool:
+        return self.policy.needs_all
+
+    @property
     def interrupts(self) -> bool:
         return self.policy.interrupts
 

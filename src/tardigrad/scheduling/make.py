@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tardigrad.clusters import Clockless, Cluster, FixedOrder, SeveralSteps, TimedCluster
+from tardigrad.clusters import (
+    Clockless,
+    Cluster,
+    Dispatcher,
+    FixedOrder,
+    SeveralSteps,
+    TimedCluster,
+)
 from tardigrad.core.arrays import Ints
 from tardigrad.core.checks import count, require
 from tardigrad.links import Full, Gate, Identity, Link
@@ -115,6 +122,11 @@ def check_control(
         policy.pace(batches) is None or isinstance(cluster, TimedCluster),
         f"{type(policy).__name__} goes by how fast workers are, and {type(cluster).__name__} has "
         "no clock: use a cluster with times, such as Gamma",
+    )
+    require(
+        not (policy.needs_all and isinstance(cluster, Dispatcher) and cluster.drawn_factor > 1),
+        f"{type(policy).__name__} needs a gradient of every worker, and drawn_factor above 1 lets "
+        "those who came come ever more often, so that another may never come: use drawn_factor ≤ 1",
     )
     described = {"policy": policy, "cluster": cluster, "link": link}
     about = {name: about_part(part) for name, part in described.items()} | {"seed": seed}
