@@ -1,5 +1,6 @@
 """What every run on Ray must satisfy, whatever happened to it."""
 
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, Literal
@@ -68,3 +69,9 @@ def updates_logged(folder: Path, shard: int) -> int:
     """How many updates of a shard its logs hold so far."""
     logs = folder.glob(f"logs/shard-{shard}.*.log")
     return sum(log.read_bytes().count(b'["apply",') for log in logs)
+
+
+def without_start(lines: list[str]) -> list[str]:
+    """What a run said, but for what every run says when it starts."""
+    said = re.compile(r"starting \d+ processes on Ray|all processes are at work after")
+    return [line for line in lines if not said.match(line)]

@@ -13,7 +13,11 @@ import pytest
 
 from tests.runtime.hosts import Host, Switch, hosts
 from tests.runtime.processes_of_runs import shard_process, until
-from tests.runtime.run_checks import assert_nothing_lost_or_twice, updates_logged
+from tests.runtime.run_checks import (
+    assert_nothing_lost_or_twice,
+    updates_logged,
+    without_start,
+)
 from tests.runtime.three_hosts import SHARDS
 
 pytestmark = [
@@ -27,8 +31,6 @@ ROOM = 6
 """CPUs of each host but the first: one alone has room for the whole run."""
 STORE = 80 * 1024 * 1024
 RUN_S = 600.0
-STARTING = ("starting 6 processes on Ray", "all processes are at work after")
-"""What every run says."""
 LATE_S = 75.0
 """Of a folder as over NFS, where it is up to 60 s; longer than a short run."""
 
@@ -98,7 +100,7 @@ class Training:
         assert self.driver.returncode == 0, "\n".join(lines)
         assert lines.pop() == "replays bit for bit"
         assert_nothing_lost_or_twice(self.folder, SHARDS, self.updates)
-        return [line for line in lines if not line.startswith(STARTING)]
+        return without_start(lines)
 
 
 @contextmanager
