@@ -2,19 +2,18 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tardigrad.core.checks import count
-from tardigrad.policies.machine import Policy, PullHalf, PushHalf
 from tardigrad.policies.pace import Pace
+from tardigrad.policies.wrapping import WrappingPolicy
 
 ROUNDING = 1e-9
 """So that a share that is whole but for the rounding of times does not lose a step."""
 
 
 @dataclass(frozen=True)
-class DyLU(Policy):
+class DyLU(WrappingPolicy):
     """Run `policy` with rows of H_w = max(1, ⌊H · v_w / max v⌋) steps: all end about together.
 
     H are the steps of the work (`tg.LocalSteps(16, …)`), v_w = steps / (end − start) of the last
@@ -36,48 +35,10 @@ class DyLU(Policy):
     Reference: Liu et al., Asynchronous Local-SGD Training for Language Modeling (2024).
     """
 
-    policy: Policy
     rows: int = 4
 
     def __post_init__(self) -> None:
         count("rows", self.rows)
-
-    @property
-    def needs_clock(self) -> bool:
-        return self.policy.needs_clock
-
-    @property
-    def asynchronous(self) -> bool:
-        return self.policy.asynchronous
-
-    @property
-    def gives_weights(self) -> bool:
-        return self.policy.gives_weights
-
-    @property
-    def needs_all(self) -> bool:
-        return self.policy.needs_all
-
-    @property
-    def interrupts(self) -> bool:
-        return self.policy.interrupts
-
-    @property
-    def pulls_all(self) -> bool:
-        return self.policy.pulls_all
-
-    @property
-    def extends(self) -> bool:
-        return self.policy.extends
-
-    def check(self, workers: int, shards: int) -> None:
-        self.policy.check(workers, shards)
-
-    def push_half(self, workers: Iterable[int]) -> PushHalf:
-        return self.policy.push_half(workers)
-
-    def pull_half(self, shards: int) -> PullHalf:
-        return self.policy.pull_half(shards)
 
     def pace(self, steps: int) -> Pace | None:
         return _BySpeed(steps, self.rows) if steps > 1 else None

@@ -1,18 +1,17 @@
 """Partial pulling beside any push half."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tardigrad.core.checks import require
-from tardigrad.policies.machine import Policy, PullHalf, PushHalf
-from tardigrad.policies.pace import Pace
+from tardigrad.policies.machine import PullHalf
 from tardigrad.policies.partial import Partial
 from tardigrad.policies.pulling import PullAnswers, check_pulling
 from tardigrad.policies.ramp_up import RampUp
+from tardigrad.policies.wrapping import WrappingPolicy
 
 
 @dataclass(frozen=True)
-class PartialPull(Policy):
+class PartialPull(WrappingPolicy):
     """Push as `policy` says, but start when a share of the shards has answered the last push.
 
     A shard that has not answered keeps its older version in the view. What `policy` demands before
@@ -32,7 +31,6 @@ class PartialPull(Policy):
     Limits: pull = 1 is `policy`, except that shards need not be at the same version.
     """
 
-    policy: Policy
     pull: float = 1.0
     pull_timeout_s: float = 0.0
 
@@ -60,29 +58,8 @@ class PartialPull(Policy):
         return self.pull_timeout_s > 0 or self.policy.needs_clock
 
     @property
-    def asynchronous(self) -> bool:
-        return self.policy.asynchronous
-
-    @property
-    def gives_weights(self) -> bool:
-        return self.policy.gives_weights
-
-    @property
-    def needs_all(self) -> bool:
-        return self.policy.needs_all
-
-    @property
     def pulls_all(self) -> bool:
         return self.pull >= 1
-
-    def pace(self, steps: int) -> Pace | None:
-        return self.policy.pace(steps)
-
-    def check(self, workers: int, shards: int) -> None:
-        self.policy.check(workers, shards)
-
-    def push_half(self, workers: Iterable[int]) -> PushHalf:
-        return self.policy.push_half(workers)
 
     def pull_half(self, shards: int) -> PullHalf:
         return PullAnswers(shards, self.pull, self.pull_timeout_s)

@@ -13,11 +13,11 @@ from tardigrad.policies.machine import (
     ShardCommand,
     WorkerCommand,
 )
-from tardigrad.policies.pace import Pace
+from tardigrad.policies.wrapping import WrappingPolicy
 
 
 @dataclass(frozen=True)
-class RampUp(Policy):
+class RampUp(WrappingPolicy):
     """Run `policy` with one worker at first and one more at a time, all after `updates` updates.
 
     At version k of a shard 1 + ⌊(N − 1) k / updates⌋ of the present workers are in flight, in
@@ -36,41 +36,10 @@ class RampUp(Policy):
     Reference: Chen et al., Revisiting Distributed Synchronous SGD (2016), section 2.1.
     """
 
-    policy: Policy
     updates: int
 
     def __post_init__(self) -> None:
         count("updates", self.updates)
-
-    @property
-    def needs_clock(self) -> bool:
-        return self.policy.needs_clock
-
-    @property
-    def asynchronous(self) -> bool:
-        return self.policy.asynchronous
-
-    @property
-    def gives_weights(self) -> bool:
-        return self.policy.gives_weights
-
-    @property
-    def needs_all(self) -> bool:
-        return self.policy.needs_all
-
-    @property
-    def interrupts(self) -> bool:
-        return self.policy.interrupts
-
-    @property
-    def pulls_all(self) -> bool:
-        return self.policy.pulls_all
-
-    def pace(self, steps: int) -> Pace | None:
-        return self.policy.pace(steps)
-
-    def check(self, workers: int, shards: int) -> None:
-        self.policy.check(workers, shards)
 
     def push_half(self, workers: Iterable[int]) -> PushHalf:
         return _RampUpHalf(self.policy, workers, self.updates)
