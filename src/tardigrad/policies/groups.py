@@ -117,6 +117,20 @@ class RoundHalf(GroupHalf):
             self.answered[worker] = max(stamp, self.answered.get(worker, stamp))
 
 
+class OpenRoundHalf(RoundHalf):
+    """Rounds to which a worker may give several: who pushes goes on at once with what is there."""
+
+    def __init__(self, workers: Iterable[int], batch: int) -> None:
+        super().__init__(workers)
+        self.batch = batch
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        if arrival.stamp < self.version:
+            return self.refuse(arrival)
+        # More may come of this worker, so that, other than in rounds, it has not answered.
+        return [*self.gather(arrival, now_s), *self.answer(arrival)]
+
+
 class QuotaHalf(RoundHalf):
     """A round ends with the gradients of all present workers but `spare`, of one at least; or when
     nothing more can come."""

@@ -1,5 +1,8 @@
 """Push halves that interrupt workers whose view is too old."""
 
+from collections.abc import Iterable
+
+from tardigrad.policies.groups import OpenRoundHalf
 from tardigrad.policies.machine import Arrival, Interrupt, PushHalf, ShardCommand
 
 
@@ -66,3 +69,14 @@ class InterruptingHalf(PushHalf):
         self._steps[worker] = step
         self._views[worker] = self.version
         self._began.setdefault(self.version, set()).add(worker)
+
+
+class InterruptingRoundHalf(InterruptingHalf, OpenRoundHalf):
+    """Stands before another half of open rounds: an update interrupts all who compute for it."""
+
+    def __init__(self, workers: Iterable[int], batch: int) -> None:
+        super().__init__(workers, batch)
+        self.watch(bound=1)
+
+    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        return [*super().pushed(arrival, now_s), *self.overdue()]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tardigrad.core.checks import count
-from tardigrad.policies.groups import RoundHalf
-from tardigrad.policies.interrupting import InterruptingHalf
+from tardigrad.policies.groups import OpenRoundHalf
+from tardigrad.policies.interrupting import InterruptingRoundHalf
 from tardigrad.policies.machine import (
     Arrival,
     Policy,
@@ -76,10 +76,9 @@ class Malenia(Policy):
         return PullAll(shards, same_version=True)
 
 
-class _MaleniaHalf(RoundHalf):
+class _MaleniaHalf(OpenRoundHalf):
     def __init__(self, workers: Iterable[int], batch: int) -> None:
-        super().__init__(workers)
-        self.batch = batch
+        super().__init__(workers, batch)
         self.given: Counter[int] = Counter()
         """How often `waiting` names each worker; many may come before the slowest has given one."""
 
@@ -95,12 +94,6 @@ class _MaleniaHalf(RoundHalf):
     def close(self, scale: float = 1.0) -> list[ShardCommand]:
         self.given.clear()
         return super().close(scale)
-
-    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        if arrival.stamp < self.version:
-            return self.refuse(arrival)
-        # More may come of this worker, so that, other than in rounds, it has not answered.
-        return [*self.gather(arrival, now_s), *self.answer(arrival)]
 
     def review(self, now_s: float) -> list[ShardCommand]:
         return self.close()[:1] if self.exhausted or self._enough else []
@@ -121,10 +114,5 @@ class _MaleniaHalf(RoundHalf):
         return tuple([1 / (len(each) * each[arrival.worker]) for arrival in group])
 
 
-class _StoppingHalf(InterruptingHalf, _MaleniaHalf):
-    def __init__(self, workers: Iterable[int], batch: int) -> None:
-        super().__init__(workers, batch)
-        self.watch(bound=1)
-
-    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        return [*super().pushed(arrival, now_s), *self.overdue()]
+class _StoppingHalf(InterruptingRoundHalf, _MaleniaHalf):
+    pass

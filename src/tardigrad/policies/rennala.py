@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tardigrad.core.checks import count
-from tardigrad.policies.groups import RoundHalf
-from tardigrad.policies.interrupting import InterruptingHalf
+from tardigrad.policies.groups import OpenRoundHalf
+from tardigrad.policies.interrupting import InterruptingRoundHalf
 from tardigrad.policies.machine import (
-    Arrival,
     Policy,
     PullAll,
     PullHalf,
@@ -59,27 +58,12 @@ class Rennala(Policy):
         return PullAll(shards, same_version=True)
 
 
-class _RennalaHalf(RoundHalf):
-    def __init__(self, workers: Iterable[int], batch: int) -> None:
-        super().__init__(workers)
-        self.batch = batch
-
-    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        if arrival.stamp < self.version:
-            return self.refuse(arrival)
-        # More may come of this worker, so that, other than in rounds, it has not answered.
-        return [*self.gather(arrival, now_s), *self.answer(arrival)]
-
+class _RennalaHalf(OpenRoundHalf):
     def review(self, now_s: float) -> list[ShardCommand]:
         # Of those who left too: nobody is waited for, and their gradients are of this version.
         enough = len(self.pending) >= self.batch or self.exhausted
         return self.close()[:1] if enough else []
 
 
-class _StoppingHalf(InterruptingHalf, _RennalaHalf):
-    def __init__(self, workers: Iterable[int], batch: int) -> None:
-        super().__init__(workers, batch)
-        self.watch(bound=1)
-
-    def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        return [*super().pushed(arrival, now_s), *self.overdue()]
+class _StoppingHalf(InterruptingRoundHalf, _RennalaHalf):
+    pass
