@@ -13,6 +13,7 @@ from tardigrad.protocol.messages import PushHeader
 from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
 from tardigrad.recording.sent_slices import SliceErrors, sent_slice
 from tardigrad.recording.setup import RunSetup, WorkerKeeps
+from tardigrad.work import delivered
 
 
 class KeptState(NamedTuple):
@@ -51,7 +52,7 @@ class KeptStates:
         state = None if push.fresh else self._states.get(push.worker)
         if state is None:
             state = setup.begin_state().work
-        made = setup.run_work(view, state, push.worker, push.step, push.row, push.deal)
+        made = delivered(setup.run_work(view, state, push.worker, push.step, push.row, push.deal))
         if setup.keeps_state:
             self._states[push.worker] = made.state
         return WholeGradient(made.gradient.grad, made.gradient.buffers)

@@ -107,21 +107,10 @@ class RunSetup:
         step: int,
         row: int,
         deal: Deal | None = None,
-    ) -> Delivery[Any]:
-        """What a worker makes of its view and pushes, and what it keeps: a function of these."""
-        return delivered(self.unless_interrupted(view, state, worker, step, row, deal, never))
-
-    def unless_interrupted(
-        self,
-        view: Tensor,
-        state: Any,
-        worker: int,
-        step: int,
-        row: int,
-        deal: Deal | None,
-        interrupted: Interrupted,
+        interrupted: Interrupted = never,
     ) -> Delivery[Any] | None:
-        """The same, which is asked between batches whether to go on."""
+        """What a worker makes of its view and pushes, and what it keeps: a function of these. None
+        where it was interrupted, which it asks between batches."""
         batches, first, own = self.deal(step, row, deal)
         turn = Turn(worker, own, first)
         made = self.work.run(self.task, view, state, turn, batches, interrupted)

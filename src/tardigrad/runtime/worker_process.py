@@ -77,7 +77,7 @@ class WorkerProcess:
         else."""
         if self._interrupted():
             return None
-        made = self.setup.unless_interrupted(
+        made = self.setup.run_work(
             self._view,
             self._state,
             self.worker,
