@@ -8,9 +8,9 @@ import torch
 from tardigrad.recording.recovery import RecoveredRun
 from tests.simulation.checks import WithoutCuts
 from tests.simulation.faults import Fault
+from tests.simulation.killed_runs import KILLS, began_anew, run_well
 from tests.simulation.mutations import without
 from tests.simulation.scenarios import CODECS, Scenario, run
-from tests.simulation.test_states import KILLS, began_anew, run_well
 
 LINKED = ("full", "every", "bandwidth_reapply", "bandwidth_average")
 
