@@ -1,8 +1,11 @@
 """Finding a run's processes, and moments of it, from outside."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +38,22 @@ def shard_process(folder: Path, shard: int) -> int:
 
 def wait_for_updates(folder: Path, updates: int) -> None:
     until(lambda: updates_logged(folder, 0) >= updates)
+
+
+def kill_driver(program: str, arguments: Sequence[str], folder: Path, updates: int) -> int:
+    """Start a program that drives the run in a folder, kill it after so many updates, and wait
+    until Ray has ended its actors. How many updates there were then."""
+    driver = subprocess.Popen([sys.executable, "-c", program, *arguments])
+    try:
+        until(lambda: updates_logged(folder, 0) >= updates or driver.poll() is not None)
+        assert driver.poll() is None
+        os.kill(driver.pid, signal.SIGKILL)
+    finally:
+        driver.kill()
+        driver.wait()
+    made = updates_logged(folder, 0)
+    time.sleep(1.0)
+    return made
 
 
 def wait_for_a_cut(folder: Path) -> None:

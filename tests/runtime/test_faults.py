@@ -1,10 +1,8 @@
 """Processes killed on schedule: the run ends as asked, nothing is lost or twice, and it replays."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,8 +17,8 @@ from tardigrad.recording.disk import FolderDisk
 from tardigrad.runtime import ActorPool, fail_at, train
 from tardigrad.runtime.faults import Fault
 from tardigrad.tasks import TASKS
-from tests.runtime.processes_of_runs import until
-from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays, updates_logged
+from tests.runtime.processes_of_runs import kill_driver, until
+from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays
 from tests.runtime.spare_pool import SparePool
 
 TASK = TASKS["logistic_regression"]()
@@ -138,16 +136,7 @@ tg.train(
 
 def kill_driver_and_resume(pool: ActorPool, folder: Path) -> None:
     address = ray.get_runtime_context().gcs_address
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(folder), address])
-    try:
-        until(lambda: updates_logged(folder, 0) >= 40 or driver.poll() is not None)
-        assert driver.poll() is None
-        os.kill(driver.pid, signal.SIGKILL)
-    finally:
-        driver.kill()
-        driver.wait()
-    before = updates_logged(folder, 0)
-    time.sleep(1.0)  # Ray ends the dead driver's actors
+    before = kill_driver(DRIVER, [str(folder), address], folder, 40)
     run = train(
         TASK, RULE, tg.Sync(), workers=2, shards=2, updates=80, evaluation=20,
         checkpoints=tg.Checkpoints(folder, every=15, resume=True),

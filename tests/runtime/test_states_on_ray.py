@@ -1,10 +1,5 @@
 """Workers that keep a state for themselves on Ray: recorded, replayed, killed, resumed."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +10,8 @@ import tardigrad as tg
 from tardigrad import rules
 from tardigrad.runtime import ActorPool, fail_at, train
 from tardigrad.tasks import TASKS
-from tests.runtime.processes_of_runs import until
-from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays, updates_logged
+from tests.runtime.processes_of_runs import kill_driver
+from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays
 
 TASK = TASKS["logistic_regression"]()
 WORK = tg.LocalSteps(4, rules.adamw(1e-3, betas=(0.9, 0.95), weight_decay=0.1))
@@ -98,17 +93,7 @@ def test_a_resumed_driver_goes_on_with_what_workers_kept(
     method: str, pool: ActorPool, tmp_path: Path
 ) -> None:
     folder, address = tmp_path / "run", ray.get_runtime_context().gcs_address
-    command = [sys.executable, "-c", DRIVER, str(folder), address, method]
-    driver = subprocess.Popen(command)
-    try:
-        until(lambda: updates_logged(folder, 0) >= 25 or driver.poll() is not None)
-        assert driver.poll() is None
-        os.kill(driver.pid, signal.SIGKILL)
-    finally:
-        driver.kill()
-        driver.wait()
-    before = updates_logged(folder, 0)
-    time.sleep(1.0)  # Ray ends the dead driver's actors
+    before = kill_driver(DRIVER, [str(folder), address, method], folder, 25)
     policy, rule = METHODS[method]
     run = train(
         TASK, rule, policy, workers=2, shards=2, updates=60, work=WORK,
