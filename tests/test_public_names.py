@@ -35,6 +35,10 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert not doc.startswith(f"{name}(")  # what dataclasses and named tuples write themselves
 
 
+def test_completion_offers_public_names_alone() -> None:
+    assert {name for name in dir(tg) if not name.startswith("__")} <= set(tg.__all__)
+
+
 @pytest.mark.parametrize("name", EXTENDED)
 def test_what_people_extend_is_public(name: str) -> None:
     assert name in tg.__all__

@@ -146,7 +146,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What a user may want, and not what this file needs: completion shows it."""
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})
 
 
 renamed.install()

@@ -211,6 +211,7 @@ def test_a_task_can_be_sent_to_another_process() -> None:
         ({"sampling": "by_label", "workers": 31}, "between 1 and 30"),
         ({"dtype": "float8"}, "dtype must be 'float32' or 'float64'"),
         ({"loss": "hinge"}, "loss must be 'cross_entropy'"),
+        ({"loss": (torch.zeros(3), torch.zeros(3))}, "a function .* got a tuple"),
         ({"augment": "blur"}, "augment must be 'none', 'pad_crop_flip'"),
     ],
 )

@@ -35,15 +35,16 @@ DRAW_NOTHING: tuple[Loss, ...] = (
 
 
 def loss_function(choice: str | Loss) -> Loss:
-    if not isinstance(choice, str):
-        return choice
-    if choice not in LOSSES:
+    if isinstance(choice, str) and choice in LOSSES:
+        return LOSSES[choice]
+    if isinstance(choice, str) or not callable(choice):
         names = ", ".join(repr(name) for name in LOSSES)
+        got = repr(choice) if isinstance(choice, str) else f"a {type(choice).__name__}"
         raise ValueError(
             f"loss must be {names}, 'model' or a function (outputs, targets) -> mean scalar, "
-            f"got {choice!r}"
+            f"got {got}"
         )
-    return LOSSES[choice]
+    return choice
 
 
 def draws_nothing(loss: Loss | None) -> bool:
