@@ -88,6 +88,9 @@ def test_stopped_and_killed_runs_end_with_the_bits_of_an_undisturbed_one(
     assert "rough holds the checkpoint after update" in said
     assert "tardigrad run long.toml --out rough --resume" in said
     assert json.loads((folder / "summary.json").read_text())["status"] == "stopped"
+    code, said = after_a_checkpoint(start("rough", "--resume"), folder, signal.SIGTERM)
+    assert code == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM" in said
     code, _ = after_a_checkpoint(start("rough", "--resume"), folder, signal.SIGKILL)
     assert code == -signal.SIGKILL
     assert not (folder / "params.safetensors").exists()

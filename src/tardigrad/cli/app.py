@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from tardigrad.cli.console import complain, tell
+from tardigrad.core.stop_signals import take_sigterm_as_ctrl_c
 from tardigrad.core.version import __version__
 
 
@@ -136,6 +137,7 @@ def _tell_warning(
 def main() -> None:
     """Bad input is one message and exit code 2; a run that diverged, exit code 1."""
     warnings.showwarning = _tell_warning
+    take_sigterm_as_ctrl_c()
     try:
         app(prog_name="tardigrad")
     except (ValueError, OSError) as error:

@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
 from rich.progress import Progress
 
-from tardigrad.cli.console import complain, err, tell
+from tardigrad.cli.console import err, stopped, tell
 from tardigrad.cli.progress import Watcher, bar
 from tardigrad.core.checks import require
 from tardigrad.experiment import CellProgress, Outcome, RunCell
@@ -56,20 +55,20 @@ class Bars(CellProgress):
 
 @contextmanager
 def watched(folder: Path, many: bool) -> Iterator[Bars]:
-    """Bars while the block runs; Ctrl-C says what is kept, and ends the command.
+    """Bars while the block runs; Ctrl-C or SIGTERM says what is kept, and ends the command.
 
     many: whether there are several seeds.
     """
     bars = Bars(many)
     try:
         yield bars
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         bars.close()
-        complain("stopped by Ctrl-C")
+        end = stopped(error)
         done = len(RunFolder(folder).outcomes())
         if done:
             tell(f"{folder} holds the {done} runs that had ended: tardigrad report {folder}")
-        raise typer.Exit(130) from None
+        raise end from None
     finally:
         bars.close()
 

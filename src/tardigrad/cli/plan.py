@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tardigrad.cli.console import complain, out, tell
+from tardigrad.cli.console import out, stopped, tell
 from tardigrad.cli.show import show
 from tardigrad.planning.goal import seconds_of
 from tardigrad.planning.needed import Needed
@@ -104,9 +104,9 @@ def plan(
             folder=folder,
             say=tell,
         )
-    except KeyboardInterrupt:
-        complain(f"stopped by Ctrl-C; {folder} holds what was trained: the same command goes on")
-        raise typer.Exit(130) from None
+    except KeyboardInterrupt as error:
+        more = f"; {folder} holds what was trained: the same command goes on"
+        raise stopped(error, more) from None
     found.save(folder)
     if as_json:
         print(json.dumps(found.data(), indent=2))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tardigrad.cli.console import complain, out, tell
+from tardigrad.cli.console import out, stopped, tell
 from tardigrad.cli.show import show
 from tardigrad.core.checks import count, one_of, require
 from tardigrad.planning.studies import stragglers
@@ -54,11 +54,11 @@ def reproduce(
     command = shlex.join(["tardigrad", "reproduce", name, *said])  # wherever it is kept
     try:
         found = fill(study, folder, quick, device, cells, jobs, command, tell, _tell_cell)
-    except KeyboardInterrupt:
-        complain("stopped by Ctrl-C")
+    except KeyboardInterrupt as error:
+        end = stopped(error)
         kept = len(find(study, folder, quick).cells)
         tell(f"{folder} holds {kept} cells; the same command goes on")
-        raise typer.Exit(130) from None
+        raise end from None
     show(write_up(study, found, folder))
     out.print(f"everything is in {folder}")
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tardigrad.cli.console import complain, out, tell
+from tardigrad.cli.console import out, stopped, tell
 from tardigrad.cli.evaluation_lines import EvaluationLines
 from tardigrad.cli.live import LiveTable
 from tardigrad.cli.progress import Watcher
@@ -70,13 +70,13 @@ def run(
         else:
             with closing(Watcher(file.stem)) as watcher:
                 run_spec(spec, folder, resume, begin=watcher.begin, say=tell, observers=lines)
-    except KeyboardInterrupt:
-        complain("stopped by Ctrl-C")
+    except KeyboardInterrupt as error:
+        end = stopped(error)
         if on is Where.simulator:
             tell(_saved(folder))
         more = _options(on, address, impose)
         tell(f"go on with: {_command(file, changes, folder)}{more}")
-        raise typer.Exit(130) from None
+        raise end from None
     except Diverged:
         if on is Where.simulator:
             tell(_saved(folder))

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tardigrad.core.checks import require
+from tardigrad.core.stop_signals import StopSignal, asked_by, interrupts_noted
 from tardigrad.core.trees import not_finite
 from tardigrad.core.used_code import used_code
-from tardigrad.engine.ctrl_c import CtrlC, interrupts_noted
 from tardigrad.engine.execution import Execution
 from tardigrad.engine.observer import Ended, Observer, Observers, Started, Tick, Watch
 from tardigrad.engine.options import Checkpoints, Evaluation
@@ -122,7 +122,7 @@ class _Drive:
             told = {"status": status, "why": str(error), "saved_updates": saved}
             write_summary(self._path.parent, {**schedule_facts(schedule), **told})
 
-    def _go(self, interrupt: CtrlC) -> Ended:
+    def _go(self, interrupt: StopSignal) -> Ended:
         execution, every, saves = self.execution, self.evaluation.every, self.checkpoints.every
         stops = [n for n in (every, saves) if n]
         end = self._end_by_clock()
@@ -139,7 +139,7 @@ class _Drive:
             if interrupt.asked:
                 if updates:
                     self._save()
-                raise KeyboardInterrupt
+                raise KeyboardInterrupt(interrupt.asked)
             execution.advance_to(self._next(stops))
             check_finite(execution)  # before it is saved: the last good checkpoint must stay
             if self.observers.any:
@@ -192,7 +192,7 @@ def how_it_failed(error: BaseException, updates: int) -> Ended:
     if isinstance(error, Diverged):
         return Ended("diverged", str(error), error.update)
     if isinstance(error, KeyboardInterrupt):
-        return Ended("interrupted", "interrupted by Ctrl-C", updates)
+        return Ended("interrupted", f"interrupted by {asked_by(error)}", updates)
     return Ended("error", f"{type(error).__name__}: {error}", updates)
 
 

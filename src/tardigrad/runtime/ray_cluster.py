@@ -16,6 +16,7 @@ import torch
 from ray.cluster_utils import Cluster
 
 from tardigrad.core.checks import require
+from tardigrad.core.stop_signals import sigterm_kept
 
 NEAR, FAR = "near", "far"
 """The resources that bind actors to the first and the second of `two_nodes`."""
@@ -43,7 +44,8 @@ def connected(address: str | None, cpus: float) -> Iterator[float]:
         return
     assert address is not None
     check_answers(address)
-    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    with sigterm_kept():
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         yield 1.0
     finally:
@@ -60,16 +62,17 @@ def local(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator
     """A Ray of our own: on loopback only, with a token that only its own processes know, and its
     sockets in a folder that no other user may enter."""
     with _environment(), _private_folder() as folder:
-        ray.init(
-            address="local",  # not the one that someone may have started on this machine
-            _temp_dir=folder,
-            num_cpus=actors,
-            num_gpus=torch.cuda.device_count(),
-            include_dashboard=False,
-            object_store_memory=object_store_bytes,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        with sigterm_kept():
+            ray.init(
+                address="local",  # not the one that someone may have started on this machine
+                _temp_dir=folder,
+                num_cpus=actors,
+                num_gpus=torch.cuda.device_count(),
+                include_dashboard=False,
+                object_store_memory=object_store_bytes,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
         try:
             yield
         finally:
