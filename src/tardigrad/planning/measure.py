@@ -3,9 +3,13 @@
 import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
+import numpy as np
+
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import count
+from tardigrad.links import Codec, Full, Identity
+from tardigrad.links.identity import AS_THEY_ARE
 from tardigrad.policies import Policy, Sync
 from tardigrad.scheduling import Schedule, schedule
 from tardigrad.scheduling.analysis import Summary, collect_times_s
@@ -26,11 +30,14 @@ class Measured:
     policy: Policy
     summary: Summary
     batches: int = 1
+    codec: Codec = AS_THEY_ARE
+    """In which form gradients are pushed."""
 
     @property
     def label(self) -> str:
         local = f", {self.batches} local steps" if self.batches > 1 else ""
-        return label(self.policy) + local
+        coded = "" if isinstance(self.codec, Identity) else f", {label(self.codec)}"
+        return label(self.policy) + local + coded
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Setting:
     shards: int = 1
     gradients: int = 20_000
     seed: int = 0
-    _made: dict[tuple[Policy, int], Schedule] = field(
+    _made: dict[tuple[Policy, int, Codec], Schedule] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -63,28 +70,44 @@ class Setting:
         fewer = 1 if self.cluster.undisturbed else DISTURBED
         return max(LEAST_STEPS * self.cluster.workers, self.gradients // fewer)
 
-    def schedule(self, policy: Policy, batches: int = 1) -> Schedule:
+    def schedule(self, policy: Policy, batches: int = 1, codec: Codec = AS_THEY_ARE) -> Schedule:
         """The policy until enough rows, each of so many batches, have been applied.
 
         A short schedule shows how many gradients go into an update, which no policy says
         beforehand where workers leave or a deadline passes.
         """
-        if (policy, batches) not in self._made:
-            self._made[policy, batches] = self._make(policy, batches)
-        return self._made[policy, batches]
+        of = (policy, batches, codec)
+        if of not in self._made:
+            self._made[of] = self._make(*of)
+        return self._made[of]
 
-    def _make(self, policy: Policy, batches: int) -> Schedule:
-        updates = LEAST_UPDATES
+    def _make(self, policy: Policy, batches: int, codec: Codec) -> Schedule:
+        updates, link = LEAST_UPDATES, Full(codec)
         while True:
-            made = schedule(policy, self.cluster, updates, self.seed, self.shards, batches=batches)
+            parts = (policy, self.cluster, updates, self.seed, self.shards, link)
+            made = schedule(*parts, batches=batches)
             applied = len(made.group_rows) / self.shards
             if applied >= SHORT * self.enough:
                 return made
             updates = math.ceil(updates * self.enough / applied)
 
-    def measure(self, policy: Policy, batches: int = 1) -> Measured:
+    def measure(self, policy: Policy, batches: int = 1, codec: Codec = AS_THEY_ARE) -> Measured:
         """Its speed, waiting, delay and drops."""
-        return Measured(policy, Summary.of(self.schedule(policy, batches)), batches)
+        did = Summary.of(self.schedule(policy, batches, codec))
+        return Measured(policy, did, batches, codec)
+
+    @property
+    def push_share(self) -> float:
+        """How long the bytes of a gradient are on their way, as a multiple of a step's mean time;
+        0 where no network says it."""
+        network = self.cluster.network
+        if network is None or network.bandwidth_bytes_s is None or network.push_bytes is None:
+            return 0.0
+        transfer_s = network.push_bytes / self.shards / network.bandwidth_bytes_s
+        workers = np.arange(self.cluster.workers)
+        times = self.cluster.realise(self.seed)
+        step_s = times.step_s(workers[:, None], np.arange(LEAST_STEPS)[None, :])
+        return transfer_s / float(np.mean(step_s))
 
     def collect_times_s(self) -> Floats:
         """Time to the k-th gradient of a version, nobody being late from the one before: (versions
@@ -100,13 +123,13 @@ class Setting:
         return replace(self, cluster=self.cluster.sized(workers))
 
 
-def label(policy: Policy) -> str:
-    """A policy with what was chosen for it, such as Backup(backups=4)."""
-    kind = type(policy).__name__
-    if not is_dataclass(policy):
+def label(part: Policy | Codec) -> str:
+    """A policy or codec with what was chosen for it, such as Backup(backups=4)."""
+    kind = type(part).__name__
+    if not is_dataclass(part):
         return kind
-    given = [f.name for f in fields(policy) if getattr(policy, f.name) != f.default]
-    chosen = ", ".join(f"{name}={_short(getattr(policy, name))}" for name in given)
+    given = [f.name for f in fields(part) if getattr(part, f.name) != f.default]
+    chosen = ", ".join(f"{name}={_short(getattr(part, name))}" for name in given)
     return f"{kind}({chosen})" if chosen else kind
 
 

@@ -1,4 +1,4 @@
-"""The candidates of a plan that trains: policies × backups × rules × rates."""
+"""The candidates of a plan that trains: policies × backups × codecs × rules × rates."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 from tardigrad.experiment.named_rules import takes_rate
 from tardigrad.experiment.spec import RULE, STRUCTURE
 from tardigrad.experiment.structure import parameters_of
+from tardigrad.links import Codec, Identity, Int8, TopK
 from tardigrad.planning.candidates import measuring_quorum
 from tardigrad.planning.measure import Measured
 from tardigrad.policies import Async, Backup, Deadline, Policy, SoftSync, StaleSynchronous, Sync
@@ -25,6 +26,11 @@ INNER = ("sgd", "adam", "adamw")
 """Rules that suit local steps as they are: nothing is late there."""
 LOCAL_STEPS = 8
 """Of a row, where they are tried (**choice**)."""
+CODED: tuple[Codec, ...] = (TopK(0.01), Int8())
+"""Forms of pushes that are tried, both with error feedback,"""
+WORTH_CODING = 0.1
+"""where a gradient's bytes take at least so much of a step's mean time (**choice**): with less, as
+replies take as long and are not coded, a twelfth of the time at most could be saved."""
 KEPT = ("momentum", "nesterov", "betas", "eps", "weight_decay", "no_decay", "ema", "clip_norm")
 
 
@@ -90,6 +96,11 @@ def local_policies(workers: int) -> list[Policy]:
     return [Async(), Sync()] if workers > 1 else []
 
 
+def coded_policies(workers: int) -> list[Policy]:
+    """Those that are trained with codecs too: who waits for all, and who for nobody."""
+    return [Async(), Sync()] if workers > 1 else [Async()]
+
+
 def offer(measured: Sequence[Measured], rule: Mapping[str, Any], workers: int) -> list[Candidate]:
     """Every policy with the rules and rates that may suit it, at most `MOST`.
 
@@ -97,7 +108,8 @@ def offer(measured: Sequence[Measured], rule: Mapping[str, Any], workers: int) -
     one: η, √n η and n η are tried. Late gradients ask for less, or for a rule that corrects: of N
     workers, η/√N, η and √N η are tried with each of the rules, and √N times more with one that
     divides by the staleness (**choices**). Rows of local steps take the spec's rule for the
-    worker's own, at η and 2 η, and are averaged by the server.
+    worker's own, at η and 2 η, and are averaged by the server. Pushes that are coded are tried with
+    the spec's rule alone.
     """
     out = []
     for one in measured:
@@ -106,7 +118,8 @@ def offer(measured: Sequence[Measured], rule: Mapping[str, Any], workers: int) -
             continue
         late = one.summary.delay.mean
         size = max(1.0, one.summary.gradients_per_update)
-        for table in _rules(rule, late > 0.5):
+        coded = not isinstance(one.codec, Identity)
+        for table in _rules(rule, late > 0.5 and not coded):
             out += [
                 Candidate(one, scaled(table, factor), factor, workers)
                 for factor in _factors(str(table["name"]), size, late)

@@ -133,9 +133,10 @@ def plan(
     """Say what to run on a cluster: how long until the model is this good, and what it costs.
 
     Without a target, policies are compared by simulated schedules alone: gradients per second,
-    which are not progress. With one, at most 40 candidates (policies × backups × rules × rates)
-    are trained in virtual time on the spec's task, by successive halving with paired seeds, until
-    it is clear who reaches the target first or the budget is spent.
+    which are not progress. With one, at most 40 candidates (policies × backups × rules × rates,
+    and codecs where a gradient's bytes take a tenth of a step's time or more) are trained in
+    virtual time on the spec's task, by successive halving with paired seeds, until it is clear who
+    reaches the target first or the budget is spent.
 
     Args:
         where: a log of step times in any form that `Trace` takes, a name of `tardigrad list

@@ -10,6 +10,7 @@ from tardigrad.clusters.shipped import TRACES
 from tardigrad.core.own_code import located
 from tardigrad.experiment import Spec
 from tardigrad.experiment.spec import CLUSTER, STRUCTURE
+from tardigrad.links import CODECS, Identity
 from tardigrad.planning.advice import Plan
 from tardigrad.planning.goal import Target
 from tardigrad.planning.needed import Needed
@@ -52,12 +53,15 @@ def recommended_run(
     spec |= {"rule": dict(candidate.rule), "stop": stop}
     if candidate.work:
         spec["work"] = dict(candidate.work)
+    codec = candidate.measured.codec
+    if not isinstance(codec, Identity):
+        spec["link"] = {"codec": section(codec, CODECS)}
     spec["evaluate_every"] = max(1, updates // EVALUATIONS)
     return _checked(spec, cluster, data)
 
 
 def section(thing: Any, registry: Mapping[str, type]) -> dict[str, Any]:
-    """A policy or cluster as a section of a spec: what differs from the defaults."""
+    """A policy, cluster or codec as a section of a spec: what differs from the defaults."""
     name = next(name for name, kind in registry.items() if kind is type(thing))
     defaults = {f.name: f.default for f in fields(thing)}
     said = {k: v for k, v in vars(thing).items() if k in defaults and v != defaults[k]}

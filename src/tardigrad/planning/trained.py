@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.arrays import Floats
@@ -11,6 +12,7 @@ from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.engine.choose import WORTH_COMPILING, Engine
 from tardigrad.engine.run import Say
 from tardigrad.experiment.spec import Spec
+from tardigrad.links import Codec
 from tardigrad.planning.advice import Plan
 from tardigrad.planning.answer import Priced, TargetResults
 from tardigrad.planning.candidates import deadline_of
@@ -18,8 +20,11 @@ from tardigrad.planning.goal import Target
 from tardigrad.planning.measure import Measured, Setting
 from tardigrad.planning.needed import Needed
 from tardigrad.planning.offers import (
+    CODED,
     LOCAL_STEPS,
+    WORTH_CODING,
     Candidate,
+    coded_policies,
     local_policies,
     offer,
     trained_policies,
@@ -92,12 +97,15 @@ def every_candidate(setting: Setting, spec: Spec, backups: int, times_s: Floats)
     measured = [setting.measure(policy) for policy in policies]
     local = local_policies(setting.cluster.workers)
     measured += [setting.measure(policy, LOCAL_STEPS) for policy in local]
+    if setting.push_share >= WORTH_CODING:
+        coded = product(coded_policies(setting.cluster.workers), CODED)
+        measured += [setting.measure(policy, codec=codec) for policy, codec in coded]
     return offer(measured, spec.rule, setting.cluster.workers)
 
 
 def promising(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those whose policy no other of as many local steps beats in updates per second, gradients per
-    second and delay."""
+    """Those whose policy no other of as many local steps and with the same codec beats in updates
+    per second, gradients per second and delay."""
     each = {c.measured.label: c.measured for c in candidates}
     kept = {
         name
@@ -105,7 +113,7 @@ def promising(candidates: Sequence[Candidate]) -> list[Candidate]:
         if not any(
             _beats(other, one)
             for other in each.values()
-            if other is not one and other.batches == one.batches
+            if other is not one and (other.batches, other.codec) == (one.batches, one.codec)
         )
     }
     return [candidate for candidate in candidates if candidate.measured.label in kept]
@@ -129,9 +137,9 @@ def training_of(
     return Training(spec, setting.cluster, target, horizon_s, engine, kept)
 
 
-def _kind(candidate: Candidate) -> tuple[str, str, int]:
+def _kind(candidate: Candidate) -> tuple[str, str, int, Codec]:
     policy, rule = type(candidate.policy).__name__, str(candidate.tuned["name"])
-    return policy, rule, candidate.measured.batches
+    return policy, rule, candidate.measured.batches, candidate.measured.codec
 
 
 def without_stragglers_table(

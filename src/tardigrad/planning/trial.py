@@ -18,6 +18,7 @@ from tardigrad.engine.drive import check_finite
 from tardigrad.engine.execute import prepare
 from tardigrad.engine.execution import Execution
 from tardigrad.experiment.spec import STRUCTURE, WORK, Spec, rule_of
+from tardigrad.links import Full
 from tardigrad.planning.goal import Target
 from tardigrad.planning.offers import Candidate
 from tardigrad.scheduling import schedule, traffic
@@ -223,10 +224,11 @@ class Trial:
         rate = self.candidate.measured.summary.updates_per_s
         updates = math.ceil(1.3 * rate * training.horizon_s) + 20
         candidate, cluster = self.candidate, training.cluster
-        batches = candidate.measured.batches
-        made = schedule(candidate.policy, cluster, updates, seed, spec.shards, batches=batches)
+        batches, codec = candidate.measured.batches, candidate.measured.codec
+        parts = (candidate.policy, cluster, updates, seed, spec.shards, Full(codec))
+        made = schedule(*parts, batches=batches)
         fill = {"seed": seed, "workers": cluster.workers}
         rule = rule_of(candidate.rule, fill)
         work = STRUCTURE.named(WORK, "work", candidate.work, fill) if candidate.work else None
         limits, by = spec.limits, spec.shard_by
-        return prepare(made, task, rule, training.engine, by, (), limits, work=work)
+        return prepare(made, task, rule, training.engine, by, (), limits, work=work, codec=codec)
