@@ -12,9 +12,7 @@ from tardigrad import rules
 from tardigrad.rules import rates
 from tests.fuzz.fuzz_draws import Draws
 from tests.fuzz.fuzz_tasks import LAYOUT, task
-
-Parts = dict[str, Any]
-"""Arguments of `simulate`."""
+from tests.fuzz.fuzz_wrong_work import NO_COUNT, NO_NUMBER, WRONG_WORK, Parts, Wrong
 
 
 def sound(draw: Draws) -> Parts:
@@ -31,12 +29,7 @@ def sound(draw: Draws) -> Parts:
     }
 
 
-Wrong = Callable[[Draws, int, int], Parts]
-"""(draws, workers, shards): what is given instead of the sound parts."""
-
-NO_NUMBER: list[Any] = [nan, inf, -inf, "1", None, True]
 unchecked: Any = tg  # calls that a type checker would refuse
-NO_COUNT: list[Any] = [0, -1, 2.5, nan, "3", True]
 
 
 def _rate(d: Draws) -> Any:
@@ -159,6 +152,9 @@ WRONG: dict[str, Wrong] = {
     },
     "cluster": lambda d, w, s: {"cluster": None},
 }
+
+
+WRONG |= WRONG_WORK
 
 
 def _same(view: Any, worker: int, step: int) -> Any:

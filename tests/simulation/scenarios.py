@@ -17,7 +17,7 @@ from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.protocol.coordinator import Coordinator, MembershipChange
 from tardigrad.recording.setup import RunSetup
-from tardigrad.tasks import Gradient, Task, Turn
+from tardigrad.tasks import Gradient, Turn
 from tardigrad.work import OneGradient
 from tests.simulation.checks import check
 from tests.simulation.faults import Fault, Faults, draw_faults
@@ -25,6 +25,7 @@ from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.simulated_disk import SharedDisk
 from tests.simulation.simulated_network import Network, Weather
 from tests.simulation.simulated_time import SimulatedTime
+from tests.work.heavy_ball import HeavyBall
 
 LIMIT_S = 8000.0
 """Of simulated time. A lost call costs 45 s: where one in a hundred is lost, and a third of all
@@ -90,27 +91,6 @@ CODECS: dict[str, tg.Codec] = {
     "sign": tg.Sign(),
     "int8": tg.Int8(block=2),
 }
-
-
-@dataclass(frozen=True)
-class HeavyBall(tg.Work[tuple[torch.Tensor]]):
-    """What a worker pushes is its own momentum: one batch, so that any link goes with it."""
-
-    def start(self, task: Task, theta: torch.Tensor) -> tuple[torch.Tensor]:
-        return (torch.zeros_like(theta),)
-
-    def run(
-        self,
-        task: Task,
-        view: torch.Tensor,
-        state: tuple[torch.Tensor],
-        turn: Turn,
-        batches: int,
-        interrupted: Callable[[], bool] = lambda: False,
-    ) -> tg.Delivery[tuple[torch.Tensor]]:
-        found = task.gradient(view, turn)
-        velocity = 0.5 * state[0] + found.grad
-        return tg.Delivery(found._replace(grad=velocity), (velocity,))
 
 
 WORKS: dict[str, Callable[[], tg.Work[Any]]] = {

@@ -21,6 +21,7 @@ from tardigrad.engine.scope import check_scope
 from tardigrad.engine.stop import Stop
 from tardigrad.links import Codec, Identity, Link
 from tardigrad.policies import Async, Policy
+from tardigrad.policies.wrapping import layers
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule, check_control, schedule, validate
 from tardigrad.tasks import ModuleTask, Task
@@ -152,8 +153,10 @@ def simulate(
         shards, options["shard_by"] = len(task.layout.names), "tensor"
     check_weights(rule, policy or Async())
     if link is None or not link.reads_deviation:
-        batches = work_of(options.get("work")).batches
-        made = schedule(policy, cluster, updates, seed, shards, link, batches=batches)
+        work = work_of(options.get("work"))
+        if link is not None and link.withholds_pushes:  # though it may come to hold none back
+            check_work(work, task, link.on_drop)
+        made = schedule(policy, cluster, updates, seed, shards, link, batches=work.batches)
         codec = None if link is None else link.codec
         return execute(made, task, rule, engine, codec=codec, **options)
 
@@ -294,10 +297,8 @@ def check_weights(rule: Rule, given_by: Policy | Schedule) -> None:
     if isinstance(given_by, Schedule):
         gives, who = given_by.weighted, given_by.about.get("policy", {}).get("name", "the schedule")
     else:
-        gives, within = given_by.gives_weights, given_by
-        while isinstance(inner := getattr(within, "policy", None), Policy):
-            within = inner
-        who = type(within).__name__
+        gives, (*_, innermost) = given_by.gives_weights, layers(given_by)
+        who = type(innermost).__name__
     require(
         rule.takes_weights or not gives,
         f"{who} lets some gradients of an update count for more than others, and "

@@ -7,7 +7,7 @@ from tardigrad.policies.machine import PullHalf
 from tardigrad.policies.partial import Partial
 from tardigrad.policies.pulling import PullAnswers, check_pulling
 from tardigrad.policies.ramp_up import RampUp
-from tardigrad.policies.wrapping import WrappingPolicy
+from tardigrad.policies.wrapping import WrappingPolicy, layers
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,18 @@ class PartialPull(WrappingPolicy):
 
     def __post_init__(self) -> None:
         check_pulling(self.pull, self.pull_timeout_s)
-        inner = type(self.policy).__name__
-        require(
-            not isinstance(self.policy, Partial | PartialPull),
-            f"PartialPull around {inner}, which pulls in part already: set pull on {inner} itself",
-        )
-        require(
-            not isinstance(self.policy, RampUp),
-            "PartialPull around RampUp would start all workers at once: "
-            "use RampUp(PartialPull(policy, …), …)",
-        )
+        for policy in layers(self.policy):
+            inner = type(policy).__name__
+            require(
+                not isinstance(policy, Partial | PartialPull),
+                f"PartialPull around {inner}, which pulls in part already: set pull on {inner} "
+                "itself",
+            )
+            require(
+                not isinstance(policy, RampUp),
+                "PartialPull around RampUp would start all workers at once: "
+                "use RampUp(PartialPull(policy, …), …)",
+            )
         require(
             not self.policy.interrupts,
             f"PartialPull around {inner}(stop=True): a worker may then compute at an older version "

@@ -1,6 +1,6 @@
 """Policies around another."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tardigrad.policies.machine import Policy, PullHalf, PushHalf
@@ -48,3 +48,10 @@ class WrappingPolicy(Policy):
 
     def pull_half(self, shards: int) -> PullHalf:
         return self.policy.pull_half(shards)
+
+
+def layers(policy: Policy) -> Iterator[Policy]:
+    """The policy, what it is around, and so on to the innermost."""
+    yield policy
+    if isinstance(policy, WrappingPolicy):
+        yield from layers(policy.policy)

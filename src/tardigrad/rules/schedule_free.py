@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.core.checks import require
+from tardigrad.core.checks import number, require
 from tardigrad.core.layout import Layout
 from tardigrad.rules.parts import Nothing, Now, Optimizer, Signal, combine, rate
 from tardigrad.rules.rates import Rate
@@ -42,8 +42,7 @@ class ScheduleFree(Optimizer[ScheduleFreeState, Nothing]):
     beta: float = 0.9
 
     def __post_init__(self) -> None:
-        good = isinstance(self.beta, int | float) and 0 <= self.beta <= 1
-        require(good, f"beta must be in [0, 1], got {self.beta!r}")
+        require(0 <= number("beta", self.beta) <= 1, f"beta must be in [0, 1], got {self.beta!r}")
 
     def start(self, theta: Tensor, layout: Layout) -> ScheduleFreeState:
         return ScheduleFreeState(theta.clone())

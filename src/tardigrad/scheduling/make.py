@@ -17,7 +17,7 @@ from tardigrad.clusters import (
 )
 from tardigrad.core.arrays import Ints
 from tardigrad.core.checks import count, require
-from tardigrad.links import Full, Gate, Identity, Link
+from tardigrad.links import Codec, Full, Gate, Identity, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.scheduling.closed import closed_schedule, in_one_piece, least_gradients
 from tardigrad.scheduling.loop import ControlLoop
@@ -151,7 +151,12 @@ def _of_several(cluster: Cluster, batches: int) -> Cluster:
 
 
 def check_link(policy: Policy, link: Link) -> None:
-    """Refuse a link that averages pushes with a policy that waits for them."""
+    """Refuse a link whose codec is none, one that averages pushes though a policy waits for them,
+    and one that holds back what a policy interrupts by."""
+    require(
+        isinstance(link.codec, Codec),
+        f"codec must be a tg.Codec such as tg.TopK(0.01), got {link.codec!r}",
+    )
     require(
         policy.asynchronous or not (link.withholds_pushes and link.on_drop == "average"),
         f"{type(link).__name__} averages gradients that it does not send into a later push, but "
