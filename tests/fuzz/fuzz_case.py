@@ -1,19 +1,22 @@
 """One random experiment: a seed is a case, and a case can be printed as Python."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import tardigrad as tg
-from tardigrad.clusters import Cluster
+from tardigrad.clusters import Cluster, TimedCluster
 from tardigrad.links import Link
 from tardigrad.policies import Policy
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task
+from tardigrad.work import AnyWork
 from tests.fuzz import fuzz_tasks
-from tests.fuzz.fuzz_control import draw_cluster, draw_link, draw_policy
+from tests.fuzz.fuzz_control import draw_cluster, draw_link, draw_policy, paced, stopping
 from tests.fuzz.fuzz_draws import Draws
 from tests.fuzz.fuzz_rules import RuleDraw, draw_rule
+from tests.fuzz.fuzz_works import WorkDraw, draw_work, with_codec
 
 FEW_WORKERS, FEW_UPDATES = 3, 50
 """With more of both, some rules make a last bit grow by itself."""
@@ -39,6 +42,7 @@ class Case:
     interrupt_after: int
     """Updates after which a run is interrupted, to be resumed."""
     compiled: bool = False
+    work: WorkDraw = field(default_factory=WorkDraw)
 
     def make_task(self) -> Task:
         return fuzz_tasks.task(**self.task, compiled=self.compiled)
@@ -46,11 +50,16 @@ class Case:
     def make_rule(self) -> Rule:
         return self.rule.make()
 
+    @cached_property
+    def made_work(self) -> AnyWork:
+        return self.work.make()
+
     @property
     def options(self) -> dict[str, Any]:
         """What both engines are told."""
         return {
             "shard_by": self.shard_by,
+            "work": self.made_work,
             "evaluation": tg.Evaluation(
                 self.evaluate_every, ("train", "validation"), self.measures
             ),
@@ -63,7 +72,10 @@ class Case:
         names = sorted(set(re.findall(r"[A-Z]\w+", parts)) & set(tg.__all__))
         return f"""
 from dataclasses import replace
+import torch
+import tardigrad as tg
 from tests.fuzz.fuzz_tasks import task
+from tests.work.heavy_ball import HeavyBall
 from root_penalty import root_penalty
 from tardigrad import {", ".join([*names, "rules", "rates", "simulate"])}
 
@@ -77,6 +89,7 @@ run = simulate(
     seed={self.seed},
     shards={self.shards},
     shard_by={self.shard_by!r},
+    work={self.work.text},
     evaluation={self.options["evaluation"]!r},
     engine="exact",  # or "fast", with limits=Limits(chunk={self.chunk})
 )
@@ -94,6 +107,7 @@ def draw_case(seed: int) -> Case:
         task, chunk = fuzz_tasks.COMPILED, 4
     policy = draw_policy(seed, workers, clock)
     link = draw_link(seed, policy)
+    policy = stopping(seed, policy, link)
     rule = draw_rule(seed, workers, task["kind"] == "module", link.reads_deviation)
     if policy.gives_weights and rule.name.startswith("dana"):  # which is refused
         policy = tg.Sync()
@@ -104,22 +118,27 @@ def draw_case(seed: int) -> Case:
     updates = draw.choice([1, 4, 12, 25, 40, FEW_UPDATES])
     if workers <= FEW_WORKERS and draw.chance(0.3):
         updates = draw.choice([80, 120])
+    measures = draw.choice([*[()] * 8, ("gap",), ("b_staleness",)])
+    work = draw_work(seed, link, measures)
+    if isinstance(cluster, TimedCluster) and not link.reads_deviation:
+        policy = paced(seed, policy, work.make().batches)
     return Case(
         seed,
         task,
         rule,
         policy,
         cluster,
-        link,
+        with_codec(seed, link, measures),
         updates,
         shards,
         shard_by,
         chunk,
-        measures=draw.choice([*[()] * 8, ("gap",), ("b_staleness",)]),
+        measures,
         evaluate_every=draw.choice([0, 0, 7, 20]),
         checkpoint_every=draw.choice([1, 3, 10]),
         interrupt_after=draw.integer(1, updates),
         compiled=compiled,
+        work=work,
     )
 
 

@@ -18,6 +18,7 @@ from tardigrad.clusters import TimedCluster
 from tardigrad.scheduling import traffic
 from tests.fuzz.fuzz_case import FEW_UPDATES, FEW_WORKERS, Case
 from tests.fuzz.fuzz_schedule import Facts, check_schedule, unwrapped
+from tests.fuzz.fuzz_steps import check_steps
 
 CLOSE = 1e-9
 """How far apart the engines may be in float64, relative to the largest parameter."""
@@ -43,6 +44,7 @@ def check_case(case: Case, folder: Path) -> str:
             return "cannot end"
         if schedule is not None:
             check_schedule(case, schedule)
+            check_steps(case, schedule)
             check_file(schedule, folder)
             check_bulk(case, schedule)
             check_traffic(case, schedule)
@@ -56,9 +58,8 @@ def check_case(case: Case, folder: Path) -> str:
 
 
 def made(case: Case, **options: Any) -> tg.Schedule:
-    return tg.schedule(
-        case.policy, case.cluster, case.updates, case.seed, case.shards, case.link, **options
-    )
+    parts = (case.policy, case.cluster, case.updates, case.seed, case.shards, case.link)
+    return tg.schedule(*parts, **{"batches": case.made_work.batches, **options})
 
 
 def check_refusal(case: Case, message: str) -> None:
@@ -98,7 +99,7 @@ def check_traffic(case: Case, schedule: tg.Schedule) -> None:
     """A link that lets everything through, and records it, finds the same schedule and traffic."""
     if not isinstance(case.link, tg.Full) or case.policy.interrupts:
         return
-    recorded = made(replace(case, link=tg.Every(push=1, pull=1)))
+    recorded = made(replace(case, link=tg.Every(push=1, pull=1, codec=case.link.codec)))
     for name in ("worker", "read", "group_rows", "group_shard", "group_time_s", "drop_row"):
         assert np.array_equal(getattr(schedule, name), getattr(recorded, name)), name
     sizes = [8 * (shard + 1) for shard in range(case.shards)]
@@ -113,7 +114,8 @@ def check_runs(case: Case, schedule: tg.Schedule | None, folder: Path) -> str:
 
     def exact(**options: Any) -> tg.Run:
         if schedule is not None:
-            return tg.execute(schedule, task, rule, "exact", **case.options, **options)
+            options |= case.options | {"codec": case.link.codec}
+            return tg.execute(schedule, task, rule, "exact", **options)
         parts: dict[str, Any] = {"policy": case.policy, "cluster": case.cluster, "link": case.link}
         parts |= {"updates": case.updates, "seed": case.seed, "shards": case.shards}
         return tg.simulate(task, rule, engine="exact", **parts, **case.options, **options)
@@ -125,7 +127,8 @@ def check_runs(case: Case, schedule: tg.Schedule | None, folder: Path) -> str:
         if schedule is None:
             check_schedule(case, run.schedule)
             check_file(run.schedule, folder)
-            again = tg.execute(run.schedule, task, rule, "exact", **case.options)
+            codec = case.link.codec
+            again = tg.execute(run.schedule, task, rule, "exact", codec=codec, **case.options)
             same_bits(run, again, "executed from its schedule")
         check_shards(case, run, rule)
     schedule = run.schedule if isinstance(run, tg.Run) else schedule
@@ -134,8 +137,9 @@ def check_runs(case: Case, schedule: tg.Schedule | None, folder: Path) -> str:
         return "diverged"
 
     def fast(**options: Any) -> tg.Run:
+        options |= case.options | {"codec": case.link.codec}
         options |= {"limits": tg.Limits(case.chunk), "say": lines.append}
-        return tg.execute(schedule, task, rule, "fast", **case.options, **options)
+        return tg.execute(schedule, task, rule, "fast", **options)
 
     quick = outcome(fast)
     if case.cluster.workers <= FEW_WORKERS or case.updates <= FEW_UPDATES:
@@ -232,7 +236,7 @@ def check_shards(case: Case, run: tg.Run, rule: tg.Rule) -> None:
     elementwise = case.rule.per == "parameter"
     if not elementwise or facts.network is not None or facts.pulls_part or timers:
         return
-    if not facts.everything_crosses:
+    if not facts.everything_crosses or not isinstance(case.link.codec, tg.Identity):
         return
     shards = 1 if case.shards > 1 else 2
     other = replace(case, shards=shards, shard_by="slice", measures=(), evaluate_every=0)
@@ -260,20 +264,27 @@ COVERED: dict[str, Counter[str]] = {}
 
 
 def cover(case: Case, became: str) -> None:
-    base, ramps, _ = unwrapped(case.policy)
-    wrappers = ["RampUp"] * bool(ramps) + ["PartialPull"] * ("PartialPull" in repr(case.policy))
+    for part, names in (kinds(case) | {"outcomes": [became]}).items():
+        COVERED.setdefault(part, Counter()).update(names)
+
+
+def kinds(case: Case) -> dict[str, list[str]]:
+    """What the case is made of."""
+    base, _, _ = unwrapped(case.policy)
+    around_it = ("RampUp", "PartialPull", "DyLU", "stop=True")
+    wrappers = [name for name in around_it if name in repr(case.policy)]
     cluster: Any = case.cluster
     network, absences = getattr(cluster, "network", None), getattr(cluster, "absences", ())
     around = ["network"] * bool(network) + ["absences"] * bool(absences)
     around += ["outages"] * bool(network and network.outages)
-    parts = {
+    codec = case.link.codec
+    return {
         "policies": [type(base).__name__, *wrappers],
         "clusters": [type(cluster).__name__, *around],
         "links": [type(case.link).__name__],
+        "codecs": [type(codec).__name__, *["error feedback"] * codec.error_feedback],
+        "works": [case.work.name],
         "shards": [f"{case.shards} by {case.shard_by}"],
         "rules": [case.rule.name, *case.rule.common],
         "tasks": [case.task.get("layer") or case.task.get("loss") or case.task["kind"]],
-        "outcomes": [became],
     }
-    for part, names in parts.items():
-        COVERED.setdefault(part, Counter()).update(names)

@@ -1,5 +1,6 @@
 """Random clusters, networks, policies and links that fit each other."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,6 +102,23 @@ def draw_policy(seed: int, workers: int, clock: bool) -> Policy:
     while draw.chance(0.15):
         policy = tg.RampUp(policy, updates=draw.integer(1, 30))
     return policy
+
+
+def stopping(seed: int, policy: Policy, link: Link) -> Policy:
+    """Half of those with Malenia interrupt, where the link lets them."""
+    if isinstance(policy, tg.RampUp):
+        return replace(policy, policy=stopping(seed, policy.policy, link))
+    malenia = isinstance(policy, tg.Malenia) and isinstance(link, tg.Full)
+    if not malenia or not Draws(seed, "stop").chance(0.5):
+        return policy
+    assert isinstance(policy, tg.Malenia)
+    return replace(policy, stop=True)
+
+
+def paced(seed: int, policy: Policy, batches: int) -> Policy:
+    """Where rows have several steps, often as many as a worker's speed says."""
+    draw = Draws(seed, "pace")
+    return tg.DyLU(policy, draw.choice([1, 4])) if batches > 1 and draw.chance(0.5) else policy
 
 
 def _base(draw: Draws, workers: int, clock: bool) -> Policy:

@@ -10,6 +10,7 @@ import numpy as np
 import tardigrad as tg
 from tardigrad.clusters import TimedCluster
 from tardigrad.clusters.network import Messages
+from tardigrad.core.arrays import Floats
 from tardigrad.policies import Policy
 from tardigrad.scheduling.schedule import MERGED
 from tardigrad.scheduling.validate import validate
@@ -48,7 +49,11 @@ class Facts:
             self.network = case.cluster.network
         self.messages: Messages | None = None
         if self.network is not None:
-            self.messages = self.network.realise(case.seed, schedule.workers, schedule.shards)
+            network, codec = self.network, case.link.codec
+            if network.model_bytes is not None and not isinstance(codec, tg.Identity):
+                each = max(1, round(network.model_bytes / schedule.shards / 4))
+                network = network.pushing(schedule.shards * codec.encoded_bytes(each, 4))
+            self.messages = network.realise(case.seed, schedule.workers, schedule.shards)
         self.fates: dict[tuple[int, int], list[Fate]] = defaultdict(list)
         versions = schedule.group_version
         entries = (schedule.group_rows, self.shard_of_entry, self.group_of_entry)
@@ -65,6 +70,24 @@ class Facts:
         full = isinstance(case.link, tg.Full)
         self.everything_crosses = full
         self.undisturbed = self.network is None and not self.absences and full
+
+    @cached_property
+    def steps(self) -> list[int]:
+        """Of each row."""
+        most = self.case.made_work.batches
+        return self.s.steps.tolist() if len(self.s.steps) else [most] * self.s.rows
+
+    @cached_property
+    def takes_s(self) -> Floats:
+        """What the rows take that nobody interrupts: their steps together, each worker's in order.
+        Those of an interrupted row count as made."""
+        assert isinstance(self.case.cluster, TimedCluster)
+        times, made = self.case.cluster.realise(self.case.seed), [0] * self.s.workers
+        out = np.empty(self.s.rows)
+        for row, (worker, steps) in enumerate(zip(self.s.worker.tolist(), self.steps, strict=True)):
+            out[row] = times.step_s(worker, made[worker] + np.arange(steps)).sum()
+            made[worker] += steps
+        return out
 
     @cached_property
     def arrives_s(self) -> dict[tuple[int, int], float]:
@@ -94,7 +117,7 @@ class Facts:
 def unwrapped(policy: Policy) -> tuple[Policy, list[tg.RampUp], bool]:
     """The policy inside, the ramps around it, and whether workers start with a share of shards."""
     ramps, part = [], False
-    while isinstance(policy, tg.RampUp | tg.PartialPull):
+    while isinstance(policy, tg.RampUp | tg.PartialPull | tg.DyLU):
         if isinstance(policy, tg.RampUp):
             ramps.append(policy)
         part = part or isinstance(policy, tg.PartialPull)
@@ -134,7 +157,7 @@ def _times(f: Facts) -> None:
     dropped_late = s.drop_time_s >= s.end_s[s.drop_row]
     assert dropped_late[~f.unsent].all(), "a gradient is dropped after it is computed"
     if isinstance(f.case.cluster, TimedCluster):
-        took = f.case.cluster.realise(f.case.seed).step_s(s.worker, s.step)
+        took = f.takes_s
         whole = ended & ~s.interrupted
         assert np.allclose(s.end_s[whole], (s.start_s + took)[whole], rtol=0, atol=ROUNDING)
         late = s.interrupted & (s.end_s > s.start_s + took + ROUNDING)
