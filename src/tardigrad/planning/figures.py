@@ -88,7 +88,7 @@ def draw_splits(
             markersize=4,
             label=f"policy simulated: best {chosen.workers} + {chosen.backups}",
         )
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     finish_axes(axes, "workers waited for (the others are backups)", "total time ÷ the least")
     axes.legend(frameon=False, loc="best")
 
@@ -128,7 +128,7 @@ def plot_lines(
     for label, (xs, ys) in (points or {}).items():
         axes.plot(list(xs), list(ys), "D", color=COLOURS[-1], markersize=6, label=label)
     axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     finish_axes(axes, x, y)
     axes.legend(frameon=False)
 

@@ -192,7 +192,7 @@ def _told(losses: Mapping[str, float]) -> str:
 
 def _draw(found: FoundCells, folder: Path) -> list[Path]:
     form = " (quick form, a stand-in)" if found.quick else ""
-    figure, grid = panels(3, f"Local SGD on 4 workers of 0.58 to 3.33 s a step{form}")
+    figure, grid = panels(3, f"Local SGD on 4 workers of 0.58 to 3.33 s a step{form}", height=4.2)
     ends = []
     for name, colour in zip(METHODS, COLOURS, strict=False):
         stem = _best(found, name)
@@ -214,7 +214,7 @@ def _draw(found: FoundCells, folder: Path) -> list[Path]:
         axes.set_ylabel("validation loss" if found.quick else "validation loss (nats a character)")
         if ends and not found.quick:
             axes.set_ylim(min(ends) - 0.05, 3.4)
-        legend(axes)
+        legend(axes, below=True)
     grid[2].set_ylabel("validation loss at the end")
     return [written(figure, folder / "async-diloco.png")]
 

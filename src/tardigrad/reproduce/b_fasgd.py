@@ -172,7 +172,7 @@ def _slopes(cell: KeptCell, way: str) -> tuple[float, float]:
 
 def _draw(found: FoundCells, folder: Path) -> list[Path]:
     form = " (quick form)" if found.quick else ""
-    figure, grid = panels(4, f"B-FASGD on MNIST{form}: above pulls held back, below pushes", 2)
+    figure, grid = panels(4, f"B-FASGD on MNIST{form}: above pulls held back, below pushes", 2, 4.4)
     for row, way in ((grid[:2], "pull"), (grid[2:], "push")):
         names = ["none", *(name for name in LINKS if name.startswith(way))]
         for name, colour in zip(names, COLOURS, strict=False):
@@ -181,9 +181,10 @@ def _draw(found: FoundCells, folder: Path) -> list[Path]:
         row[0].set_xlabel("gradients computed")
         log_scale(row[0])
         row[0].set_ylim(top=4)  # a spike would squeeze all the rest
-        row[1].set_xlabel(f"potential {way}es" if way == "push" else "potential pulls")
-        row[1].set_ylabel("that crossed")
-        legend(row[0])
+        many = {"push": "pushes", "pull": "pulls"}[way]
+        row[1].set_xlabel(f"potential {many}")
+        row[1].set_ylabel(f"{many} that crossed")
+        legend(row[0], below=True)
     return [written(figure, folder / "b-fasgd-fig3.png")]
 
 

@@ -121,7 +121,9 @@ def _came(found: FoundCells) -> str:
 
 def _draw(found: FoundCells, folder: Path) -> list[Path]:
     form = " (quick form, a stand-in)" if found.quick else ""
-    figure, grid = panels(2, f"Compressed pushes, 8 asynchronous workers{form}: validation loss")
+    figure, grid = panels(
+        2, f"Compressed pushes, 8 asynchronous workers{form}: validation loss", height=4.6
+    )
     colours = dict(zip((PLAIN, *CODECS), COLOURS, strict=False))
     for name in forms():
         stem = _best(found, name)
@@ -138,7 +140,7 @@ def _draw(found: FoundCells, folder: Path) -> list[Path]:
         axes.set_ylabel("validation loss")
         log_scale(axes)
     grid[1].set_xscale("log")
-    legend(grid[0])
+    legend(grid[0], below=True)
     return [written(figure, folder / "compression.png")]
 
 

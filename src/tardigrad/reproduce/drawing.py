@@ -16,11 +16,13 @@ from tardigrad.reproduce.kept_cells import FoundCells, KeptCell
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
-def panels(count: int, title: str, across: int | None = None) -> tuple[Figure, list[Axes]]:
-    """So many panels, `across` in a row."""
+def panels(
+    count: int, title: str, across: int | None = None, height: float = 3.9
+) -> tuple[Figure, list[Axes]]:
+    """So many panels, `across` in a row, each so many inches high."""
     across = across or count
     down = -(-count // across)
-    figure = Figure(figsize=(5.2 * across, 3.9 * down), layout="constrained")
+    figure = Figure(figsize=(5.2 * across, height * down), layout="constrained")
     grid = list(figure.subplots(down, across, squeeze=False).flat)
     for axes in grid:
         axes.grid(alpha=0.25)
@@ -73,9 +75,22 @@ def along(
     axes.fill_between(at, lines.min(0), lines.max(0), color=colour, alpha=0.15, linewidth=0)
 
 
-def legend(axes: Axes) -> None:
-    """Where there is something to name; else the panel says that it is empty."""
-    if axes.get_legend_handles_labels()[0]:
+def legend(axes: Axes, below: bool | None = None) -> None:
+    """Where there is something to name; else the panel says that it is empty.
+
+    below: under the panel, where it covers no curve; left out: if it names five or more.
+    """
+    named = len(axes.get_legend_handles_labels()[0])
+    if named and (named > 4 if below is None else below):
+        axes.legend(
+            frameon=False,
+            fontsize=9,
+            ncols=2,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            borderaxespad=4.4,  # letters' heights: the axis, its numbers and its label
+        )
+    elif named:
         axes.legend(frameon=False, fontsize=9)
     else:
         axes.set_axis_off()
@@ -101,7 +116,7 @@ def accuracy_by_workers(
     numbers = [n for n in sorted(published) if found.matching(f"N={n}/*")] or [32]
     shown = 32 if 32 in numbers else numbers[0]
     form = " (quick form, a stand-in)" if found.quick else ""
-    figure, (ends, curves) = panels(2, f"{found.study}{form}: test error")
+    figure, (ends, curves) = panels(2, f"{found.study}{form}: test error", height=4.4)
     across = {name: at for at, name in enumerate(rules)}
     for number, colour in zip(numbers, COLOURS, strict=False):
         shift = 0.16 * (numbers.index(number) - (len(numbers) - 1) / 2)
@@ -133,6 +148,7 @@ def accuracy_by_workers(
     curves.set_title(f"N = {shown}", fontsize=10)
     log_scale(curves)
     curves.set_xlabel("epochs")
+    curves.set_ylabel("test error (%)")
     legend(curves)
     written(figure, path)
 

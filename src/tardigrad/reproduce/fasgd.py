@@ -224,8 +224,11 @@ def judge_figure(all_panels: Sequence[Panel], grows: bool, found: FoundCells) ->
 
 
 def _draw(figure: str, all_panels: Sequence[Panel], found: FoundCells, folder: Path) -> list[Path]:
-    drawn, grid = panels(4, f"FASGD paper, {figure}: MNIST validation cost, the paper's rates", 2)
-    for axes, panel in zip(grid, all_panels, strict=True):
+    form = " (quick form)" if found.quick else ""
+    title = f"FASGD paper, {figure}{form}: MNIST validation cost, the paper's rates"
+    shown = [p for p in all_panels if not found.quick or found.matching(f"paper/unit/{p.name}/*")]
+    drawn, grid = panels(len(shown), title, 2)
+    for axes, panel in zip(grid, shown, strict=True):
         for label, colour in zip(RULES, COLOURS, strict=False):
             cells = found.matching(f"paper/unit/{panel.name}/{label}/seed=*")
             x, y = curve(cells, "update", COST)

@@ -122,7 +122,8 @@ def judge_gap(found: FoundCells) -> Verdict:
 
 
 def _draw(found: FoundCells, folder: Path) -> list[Path]:
-    figure, grid = panels(3, "Gap and delay along the run")
+    form = " (quick form)" if found.quick else ""
+    figure, grid = panels(3, f"Gap and staleness along the run{form}")
     shares = [(i + 0.5) / PARTS for i in range(PARTS)]
     for number, colour in zip(_numbers(found), COLOURS, strict=False):
         for axes, name in zip(grid[:2], reversed(NAMES), strict=True):
@@ -133,9 +134,10 @@ def _draw(found: FoundCells, folder: Path) -> list[Path]:
                 if name == "GA":
                     grid[2].plot(shares, late, color=colour, label=number)
     high = max((axes.get_ylim()[1] for axes in grid), default=1)
-    for axes, title in zip(grid, ("DANA-GA: gap", "GA: gap", "delay (τ)"), strict=True):
+    for axes, title in zip(grid, ("DANA-GA: gap", "GA: gap", "staleness τ"), strict=True):
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("share of the run")
+        axes.set_ylabel("updates")
         axes.set_ylim(0, high)
         legend(axes)
     return [written(figure, folder / "gap-and-delay.png")]

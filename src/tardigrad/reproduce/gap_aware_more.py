@@ -214,7 +214,9 @@ def _draw_ends(found: FoundCells, folder: Path) -> list[Path]:
 
 def _draw_grid(found: FoundCells, folder: Path) -> list[Path]:
     """The final test error of ASGD over its rate, a line per momentum; GA and DANA-GA as levels."""
-    figure, (axes,) = panels(1, f"{found.study}{' (quick form)' if found.quick else ''}")
+    figure, (axes,) = panels(
+        1, f"{found.study}{' (quick form)' if found.quick else ''}", height=4.4
+    )
     momenta: dict[str, dict[float, float]] = {}
     for cell in found.matching("ASGD/*"):
         lr, momentum = (part.partition("=")[2] for part in cell.name.split("/")[1].split(","))
@@ -222,13 +224,17 @@ def _draw_grid(found: FoundCells, folder: Path) -> list[Path]:
         momenta.setdefault(momentum, {})[float(lr)] = 100 - 100 * accuracy
     for (momentum, points), colour in zip(sorted(momenta.items()), COLOURS * 2, strict=False):
         axes.plot(
-            *zip(*sorted(points.items()), strict=True), "o-", color=colour, label=f"γ = {momentum}"
-        )
+            *zip(*sorted(points.items()), strict=True), "o-", color=colour,
+            label=f"momentum {momentum}".replace("-", "−"),
+        )  # fmt: skip
     for name, style in (("GA", "--"), ("DANA-GA", ":")):
         mean = found.mean(name, ACCURACY, CHANCE)
         if mean is not None:
             axes.axhline(100 - 100 * mean, color="black", ls=style, label=name)
     axes.set_xscale("log")
+    rates = sorted({rate for points in momenta.values() for rate in points})
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.minorticks_off()
     axes.set_xlabel("ASGD's rate")
     axes.set_ylabel("final test error (%)")
     legend(axes)

@@ -197,7 +197,7 @@ def _came(found: FoundCells) -> str:
 
 def _draw(found: FoundCells, folder: Path) -> list[Path]:
     form = " (quick form)" if found.quick else ""
-    figure, grid = panels(2, f"Loss of a noisy quadratic, 16 workers{form}")
+    figure, grid = panels(2, f"Loss of a noisy quadratic, 16 workers{form}", height=4.6)
     kinds = dict.fromkeys(name.partition(", ")[0] for name in METHODS)
     colours = dict(zip(kinds, COLOURS, strict=False))
     for axes, where in zip(grid, CLUSTERS, strict=True):
