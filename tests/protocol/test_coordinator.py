@@ -180,6 +180,29 @@ def test_a_cut_in_which_a_shard_dies_is_not_finished_and_made_another_time() -> 
     assert held[:2] == [True, False]
 
 
+def test_a_cut_does_not_wait_a_second_time_for_who_does_not_answer() -> None:
+    """It is held, and never told to go on: that question would take as long as the first."""
+    silent = once(WORKER, HoldSteps, Dead(WORKER, "it does not answer"))
+    cluster = FakeCluster(made(cut_every=4), silent)
+    cluster.run()
+    asked = [(who.number, call.held) for who, call in cluster.calls if isinstance(call, HoldSteps)]
+    assert asked[:5] == [(0, True), (1, True), (0, False), (0, True), (1, True)]
+    assert cluster.told == ["worker 1 died (it does not answer), and is brought back"]
+
+
+def test_workers_that_die_together_are_made_again_at_once() -> None:
+    """A host takes many with it, and a start takes seconds."""
+    everybody = [Process("worker", worker) for worker in range(WORKERS)]
+    happen = [once(who, AskWorker, Dead(who, "its node died")) for who in everybody]
+    cluster = FakeCluster(made(watches=True), lambda *call: happen[0](*call) or happen[1](*call))
+    cluster.run()
+    made_again = [effect.workers for effect in cluster.done if isinstance(effect, MakeWorkers)]
+    assert made_again == [[0, 1], [0, 1]]
+    starts = [call.start for _, call in cluster.calls if isinstance(call, BeginWork)]
+    assert [(s.worker, s.life) for s in starts] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert cluster.coordinator.recoveries == ["worker 0", "worker 1"]
+
+
 def test_a_version_is_shown_once_when_all_shards_have_made_it() -> None:
     told = {0: [(), (FakeSnapshot(5),)], 1: [(), (), (FakeSnapshot(5),)]}
 

@@ -152,7 +152,8 @@ class Coordinator(Replacing):
                 states = yield from self._ask([(who, TakeState()) for who in self._at_work()])
             yield FinishCut(number, places, unsent, states)
         except Unreachable:  # another time, when everybody is there again
-            told = yield Ask([(who, HoldSteps(False)) for who in held], self.patience.answer_s)
+            here = [who for who in held if who not in self._dead]  # the others do not answer
+            told = yield Ask([(who, HoldSteps(False)) for who in here], self.patience.answer_s)
             self._mourn(outcome for outcome in told if isinstance(outcome, Dead))
             raise
         yield from self._ask([(who, HoldSteps(False)) for who in held])

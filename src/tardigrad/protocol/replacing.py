@@ -190,12 +190,12 @@ class Replacing(RunProcesses):
         yield from self._tell_deaths()
         yield from self._revive_shards()
         yield from self._tell_deaths()  # of workers that were found dead meanwhile
-        for process in [p for p in self._dead if p.kind == "worker"]:
-            if process.number in self._lives:
-                yield EndProcess(process)  # it may only have been out of reach
-                yield from self._replace_worker(process.number)
-                self.recoveries.append(str(process))
-            self._no_longer_dead(process)
+        dead = [p for p in self._dead if p.kind == "worker"]
+        for process in dead:
+            if process.number not in self._lives:
+                self._no_longer_dead(process)
+        if to_replace := [p for p in dead if p.number in self._lives]:
+            yield from self._replace_workers(to_replace)
 
     def _revive_shards(self) -> Steps[None]:
         while dead := sorted(p.number for p in self._dead if p.kind == "shard"):
@@ -263,16 +263,22 @@ class Replacing(RunProcesses):
         yield from self._begin()
         raise Unreachable  # nothing of what was being done is left to do
 
-    def _replace_worker(self, worker: int) -> Steps[None]:
-        self._lives[worker] += 1
-        self._working.discard(worker)
-        self._made_again.add(Process("worker", worker))
-        (outcome,) = yield MakeWorkers([worker], self.patience.replace_s)
-        if isinstance(outcome, Dead):
-            yield from self._give_up(worker, outcome.why)
-            return
-        ends = yield from self._announce(worker)
-        yield from self._set_to_work(worker, ends)
+    def _replace_workers(self, dead: Sequence[Process]) -> Steps[None]:
+        """All are made at once: a start takes seconds, and a host takes many with it."""
+        for process in dead:
+            yield EndProcess(process)  # it may only have been out of reach
+            self._lives[process.number] += 1
+            self._working.discard(process.number)
+            self._made_again.add(process)
+        outcomes = yield MakeWorkers([process.number for process in dead], self.patience.replace_s)
+        for process, outcome in zip(dead, outcomes, strict=True):
+            if isinstance(outcome, Dead):
+                yield from self._give_up(process.number, outcome.why)
+            else:
+                ends = yield from self._announce(process.number)
+                yield from self._set_to_work(process.number, ends)
+            self.recoveries.append(str(process))
+            self._no_longer_dead(process)
 
     def _give_up(self, worker: int, why: str) -> Steps[None]:
         """There is no room for a replacement: the worker has left. All get what it pushed to some
