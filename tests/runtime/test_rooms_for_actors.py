@@ -1,5 +1,6 @@
 """What a run takes of a cluster: checked where it is written, shared out where it is not."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import torch
 
 import tardigrad as tg
 from tardigrad.experiment import Spec, run_on_ray
+from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.placement import ActorRoom, ActorRooms, Placement, equal_share
+from tardigrad.runtime.reserving import ActorKind
 
 NONE: Any = "none"
 LIST: Any = ["disk"]
@@ -98,6 +101,24 @@ def test_only_the_first_of_those_that_are_bound_is() -> None:
     assert rooms.first("worker", 1).amounts() == {"CPU": 1, "GPU": 0.25, "disk": 1.0, "far": 1.0}
     assert rooms.first("shard", 1) == shard
     assert ActorRoom().amounts() == {}
+
+
+def test_actors_that_take_no_room_are_begun_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not shards first and workers when those are there: each takes seconds to start."""
+    begun: list[ActorKind] = []
+
+    def new(self: ActorPool, actor: ActorKind, strategy: object) -> object:
+        begun.append(actor)
+        return object()
+
+    monkeypatch.setattr(ActorPool, "_new", new)
+    worker, shard = ActorKind("worker", ActorRoom()), ActorKind("shard", ActorRoom())
+    pool = ActorPool()
+    for many in (2, 3):
+        pool.prepare([worker] * many + [shard], "spread", 0.0, lambda text: None)
+        assert Counter(begun) == {worker: many, shard: 1}
+    assert len({pool.take("worker") for _ in range(3)} | {pool.take("shard")}) == 4
+    assert len(begun) == 4
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -40,11 +40,16 @@ class ActorPool:
         wait_s: float,
         tell: Callable[[str], None],
     ) -> None:
-        """Start those of these that take room and are not here yet, all of them or none."""
+        """Start those of these that are not here yet: all at once, because each takes seconds, and
+        where they take room, all of them or none."""
         lacking: list[ActorKind] = []
         for actor, many in Counter(actors).items():
+            idle = self._idle.setdefault(actor, [])
+            missing = [actor] * max(0, many - len(idle))
             if actor.room.amounts():
-                lacking += [actor] * max(0, many - len(self._idle.get(actor, [])))
+                lacking += missing
+            else:
+                idle += [self._new(one, SPREAD) for one in missing]
         if not lacking:
             return
         # What is reserved is given up when its actors already stand in line for it, each at its
