@@ -167,6 +167,28 @@ def test_a_broken_connection_is_made_again_and_nothing_is_lost(tmp_path: Path) -
     shells.finish()
 
 
+def test_who_watches_a_shard_hears_when_its_updates_are_made(tmp_path: Path) -> None:
+    shells = Shells(tmp_path)
+    shells.begin()
+
+    def watching(**until: bool) -> list[threading.Thread]:
+        made = [threading.Thread(target=s.watch, kwargs=until, daemon=True) for s in shells.shards]
+        for thread in made:
+            thread.start()
+        return made
+
+    to_the_end = watching()
+    for thread in watching(until_done=True):
+        thread.join(60)
+        assert not thread.is_alive()
+    assert shells.version() == UPDATES
+    assert all(thread.is_alive() for thread in to_the_end)
+    shells.close()
+    for thread in to_the_end:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
 def test_an_error_is_told_to_who_watches(tmp_path: Path) -> None:
     def wrong(view: Tensor, worker: int, step: int) -> Tensor:
         if step == 3:

@@ -1,6 +1,7 @@
 """Real runs on a local Ray: every policy, recorded and replayed bit for bit."""
 
 import random
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import tardigrad as tg
 from tardigrad import rules
 from tardigrad.engine.shard import WORTH_FOLLOWING
 from tardigrad.policies import Policy
+from tardigrad.protocol.run_processes import Patience
 from tardigrad.runtime import ActorPool, Change, train
 from tardigrad.tasks import TASKS, Task
 from tardigrad.tasks.split import Data, Split
@@ -188,6 +190,14 @@ def test_workers_come_and_go(pool: SparePool) -> None:
     assert schedule.member_worker.tolist() == [3, 0]
     assert schedule.member_joined.tolist() == [1, 0]
     assert (schedule.applied > 0).all()
+
+
+def test_a_run_ends_when_its_updates_are_made_and_not_at_the_next_poll(pool: ActorPool) -> None:
+    begun, seldom = time.monotonic(), Patience(poll_s=200.0)
+    processes = tg.Processes(pool=pool, patience=seldom)
+    run = train(TASK, rules.sgd(lr=0.05), workers=2, shards=2, updates=20, processes=processes)
+    assert run.schedule.updates == 20
+    assert time.monotonic() - begun < seldom.poll_s
 
 
 def test_imposed_times_are_kept_on_average(pool: ActorPool) -> None:

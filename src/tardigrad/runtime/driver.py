@@ -62,7 +62,8 @@ class _Actor:
     handle: Any
     place: ActorPlace
     ended: Any
-    """Resolves when its work is done, fails when its process dies or cannot go on."""
+    """Resolves when its work is done, fails when its process dies or cannot go on. A shard's does
+    a first time when its updates are made: the run may be over, and nobody waits for a poll."""
 
 
 class OutOfReach(NamedTuple):
@@ -218,7 +219,9 @@ class Driver:
             for process, (handle, reference) in prepared.items():
                 outcome = self._outcome(process, reference, until)
                 if isinstance(outcome, Answer):
-                    self._actors[process] = _Actor(handle, outcome.value, handle.watch.remote())
+                    told = {"until_done": True} if process.kind == "shard" else {}
+                    ended = handle.watch.remote(**told)
+                    self._actors[process] = _Actor(handle, outcome.value, ended)
                     del unready[process]
                 elif isinstance(outcome, OutOfReach):
                     outcome = Dead(process, "it cannot be reached")
@@ -284,12 +287,14 @@ class Driver:
             ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
         dead = []
         for reference in ready:
-            outcome = self.settled(ended[reference], reference)
+            process = ended[reference]
+            outcome = self.settled(process, reference)
             if isinstance(outcome, Dead):
                 dead.append(outcome)
-            elif isinstance(outcome, OutOfReach):  # whoever asks it something finds out more
-                actor = self._actors[outcome.process]
-                actor.ended = actor.handle.watch.remote()
+                continue
+            actor = self._actors[process]
+            actor.ended = actor.handle.watch.remote()
+            if isinstance(outcome, OutOfReach):  # whoever asks it something finds out more
                 time.sleep(UNAVAILABLE_S)
         return dead
 

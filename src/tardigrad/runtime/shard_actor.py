@@ -30,12 +30,13 @@ class ShardActor:
         return self._of_run().call(call)
 
     @ray.method(concurrency_group="watch")
-    def watch(self) -> None:
-        """Wait for the end; fails with the error that ended it, or as its process dies. A driver
-        that could not reach this process asks a second time, and is heard when all is over."""
+    def watch(self, until_done: bool = False) -> None:
+        """Wait for the end, or until its updates are made; fails with the error that ended it, or
+        as its process dies. A driver that could not reach this process asks a second time, and is
+        heard when all is over."""
         shell = self._shell
         if shell is not None:
-            shell.watch()
+            shell.watch(until_done)
 
     @ray.method(concurrency_group="control")
     def close(self) -> None:

@@ -143,10 +143,10 @@ class ShardShell:
         moved = (self._bytes_in, self._buffers.bytes_out)
         return LiveShard(version, queue, *moved, received, dropped, delays, loss)
 
-    def watch(self) -> None:
-        """Wait for the end; fails with the error that ended it."""
+    def watch(self, until_done: bool = False) -> None:
+        """Wait for the end, or until its updates are made; fails with the error that ended it."""
         with self._ended:
-            while self._open:
+            while self._open and not (until_done and self._process.done):
                 self._ended.wait()
             if self._error is not None:
                 raise self._error
@@ -257,6 +257,8 @@ class ShardShell:
             return
         if self._process.version != before:
             self._fuse.burn("after_release", self._process.version)
+            if self._process.done:
+                self._ended.notify_all()
 
     def _say(self, message: FromShard) -> None:
         peer = self._peers.get(message.worker)
