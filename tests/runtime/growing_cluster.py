@@ -3,7 +3,6 @@
 import json
 import logging
 import threading
-import time
 from typing import Any
 
 import ray
@@ -14,14 +13,17 @@ from tardigrad.runtime.actor_pool import ActorPool
 from tardigrad.runtime.placement import ActorRoom
 from tardigrad.runtime.reserving import ActorKind
 from tardigrad.tasks import TASKS
+from tests.runtime.processes_of_runs import until
 
 STORE = 80 * 1024 * 1024
+CPUS = 4
+"""Of both nodes, half of them each."""
 TASK, RULE = TASKS["logistic_regression"](features=5, train_size=60), tg.rules.sgd(lr=0.05)
 
 
-def trained(**placement: Any) -> dict[str, Any]:
+def trained(said: list[str] | None = None, **placement: Any) -> dict[str, Any]:
     """How a run with two workers on half a GPU each ended, and what it said."""
-    said: list[str] = []
+    said = [] if said is None else said
     took = tg.Processes(gpus_per_worker=0.5, **placement)
     try:
         run = tg.train(TASK, RULE, workers=2, updates=30, processes=took, say=said.append)
@@ -37,7 +39,7 @@ def nodes_of(pool: ActorPool, strategy: Any) -> int:
     taken = [pool.take("worker", ActorRoom(1.0)) for _ in actors]
     where = ray.get([one.__ray_call__.remote(_node) for one in taken])
     pool.close()
-    time.sleep(2.0)  # Ray learns that their room is free
+    until(lambda: ray.available_resources()["CPU"] == CPUS)  # Ray learns that their room is free
     return len(set(where))
 
 
@@ -46,16 +48,17 @@ def _node(actor: Any) -> str:
 
 
 def main() -> None:
-    head = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": STORE}
+    head = {"num_cpus": CPUS // 2, "include_dashboard": False, "object_store_memory": STORE}
     cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR)
     out: dict[str, Any] = {}
     try:
         out["refused"] = trained(wait_s=1)
-        waiting = threading.Thread(target=lambda: out.update(waited=trained(wait_s=120)))
+        said: list[str] = []
+        waiting = threading.Thread(target=lambda: out.update(waited=trained(said, wait_s=120)))
         waiting.start()
-        time.sleep(5.0)
-        cluster.add_node(num_cpus=2, num_gpus=1, object_store_memory=STORE)
+        until(lambda: bool(said))
+        cluster.add_node(num_cpus=CPUS // 2, num_gpus=1, object_store_memory=STORE)
         waiting.join()
         out["nodes"] = {name: nodes_of(ActorPool(1.0), name) for name in ("spread", "pack")}
         print(json.dumps(out))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.runtime.processes_of_runs import own_cluster
+
 ALONE = ["unshare", "--net", "--pid", "--fork", "--mount-proc", "sh", "-c"]
 """Ray's autoscaling cluster calls `ray stop`, which ends every Ray that it sees."""
 START = (
@@ -19,7 +21,7 @@ START = (
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may keep `ray stop` from other processes")
 def test_the_autoscaler_starts_the_node_that_a_run_waits_for() -> None:
-    env = {name: text for name, text in os.environ.items() if not name.startswith("RAY_")}
+    env = own_cluster()
     env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
     done = subprocess.run(
         [*ALONE, START], capture_output=True, text=True, timeout=280, env=env, check=False

@@ -17,7 +17,7 @@ from tardigrad.recording.disk import FolderDisk
 from tardigrad.runtime import ActorPool, fail_at, train
 from tardigrad.runtime.faults import Fault
 from tardigrad.tasks import TASKS
-from tests.runtime.processes_of_runs import kill_driver, until
+from tests.runtime.processes_of_runs import kill_driver, own_cluster, until
 from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays
 from tests.runtime.spare_pool import SparePool
 
@@ -183,10 +183,9 @@ def test_drivers_are_resumed(repetition: int, pool: ActorPool, tmp_path: Path) -
 
 def lose_node(folder: Path) -> None:
     script = Path(__file__).with_name("two_nodes.py")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     done = subprocess.run(
         [sys.executable, str(script), str(folder)], capture_output=True, text=True, timeout=240,
-        env=environment, check=False,
+        env=own_cluster(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "replays bit for bit" in done.stdout

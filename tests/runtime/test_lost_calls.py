@@ -1,7 +1,6 @@
 """Ray loses calls of the driver, by Ray's own injection of failures."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.runtime.processes_of_runs import own_cluster
 from tests.runtime.run_checks import without_start
 
 LOST = 8
@@ -27,10 +27,9 @@ def test_lost_calls_of_actors_are_made_again(kind: str, tmp_path: Path) -> None:
     """Those that were carried out all the same too. A process whose very first call is lost may
     have begun its log, and is made again."""
     lost = {"CoreWorkerService.grpc_client.PushTask": {"num_failures": -1, **KINDS[kind]}}
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     done = subprocess.run(
         [sys.executable, "-m", "tests.runtime.lost_calls", str(tmp_path / "run")],
-        env={**environment, "RAY_testing_rpc_failure": json.dumps(lost)},
+        env={**own_cluster(), "RAY_testing_rpc_failure": json.dumps(lost)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

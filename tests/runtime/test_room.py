@@ -1,17 +1,17 @@
 """Room on a cluster: waited for where it may come, with a word; refused with what is missing."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.runtime.processes_of_runs import own_cluster
+
 
 def test_a_run_waits_for_nodes_that_come(tmp_path: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     done = subprocess.run(
         [sys.executable, "-m", "tests.runtime.growing_cluster"], capture_output=True, text=True,
-        timeout=280, env=environment, check=False,
+        timeout=280, env=own_cluster(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
