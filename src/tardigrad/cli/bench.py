@@ -26,6 +26,12 @@ def bench(
     mnist: Annotated[
         bool, typer.Option("--mnist", help="ray: time to a target loss, with a slow worker.")
     ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="plan: cases by which nothing in it was chosen.")
+    ] = False,
+    trace: Annotated[
+        str | None, typer.Option(help="plan: the fresh tasks on this trace, a name or a log.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Measure a part of tardigrad beside what it should beat, in one run."""
@@ -35,7 +41,8 @@ def bench(
         out.print(TextTable(("benchmark", "what it measures"), rows, headed=False))
         return
     one_of("name", name, BENCHMARKS)
-    options = {"device": device, "quick": quick or None, "mnist": mnist or None}
+    flags = {"quick": quick or None, "mnist": mnist or None, "fresh": fresh or None}
+    options = {"device": device, "trace": trace, **flags}
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         require(
