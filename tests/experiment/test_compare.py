@@ -105,7 +105,7 @@ def test_every_format_is_written(tmp_path: Path) -> None:
     found = compared()
     made = found.save(tmp_path / "all")
     assert {path.suffix for path in made} == {".png", ".pdf", ".svg", ".csv", ".tex"}
-    assert {path.stem for path in made} == {"comparison"}
+    assert {path.stem for path in made} == {"comparison", "timeline"}
     assert (tmp_path / "all/comparison.pdf").read_bytes().startswith(b"%PDF")
     assert b"/Type3" not in (tmp_path / "all/comparison.pdf").read_bytes()
     svg = xml.etree.ElementTree.parse(tmp_path / "all/comparison.svg").getroot()

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 import tardigrad as tg
 from tardigrad.recording.folder import RunFolder
-from tardigrad.report import draw, draw_timeline, results_table, title_of
+from tardigrad.report import draw, draw_timeline, draw_timelines, results_table, title_of
 from tardigrad.report.clocks import CLOCKS, MIXED, clock_of
 from tardigrad.report.perfetto import trace_events
 from tardigrad.report.series import Series, load_series
@@ -74,6 +74,19 @@ def test_only_simulated_time_is_called_virtual(
     assert drawn["timeline.png"].axes[0].get_xlabel() == label
     said = trace_events(made)["otherData"]["clock"]
     assert said == ("events" if clock == "events" else f"{clock} seconds")
+
+
+def test_a_run_ends_where_it_ends_although_another_goes_on(
+    tmp_path: Path, drawn: dict[str, Figure]
+) -> None:
+    """What was on its way at its end is unfinished there, and not until the other's end."""
+    short, long = (tg.schedule(tg.Async(), tg.Gamma(workers=3), updates=n) for n in (4, 30))
+    draw_timelines({"short": short, "long": long}, tmp_path / "both.png")
+    first, second, *_ = drawn["both.png"].axes
+    for axes, schedule in ((first, short), (second, long)):
+        boxes = [path.get_extents() for each in axes.collections for path in each.get_paths()]
+        assert max(box.x1 for box in boxes) == pytest.approx(schedule.end_time)
+    assert first.get_xlim() == second.get_xlim()
 
 
 @pytest.mark.parametrize("end_s", [0.0123, 0.2, 7.0, 1234.5, 1e6])

@@ -311,7 +311,8 @@ def test_a_comparison_s_page_has_its_curves_and_its_command(tmp_path: Path, cli:
     assert found["runs"][0]["command"] == (
         "tardigrad compare spec.toml --rules sgd,fasgd:lr=0.01 --seeds 2"
     )
-    assert all(one["timeline"] is None for one in found["runs"])
+    assert found["runs"][0]["timeline"]["workers"] == 4
+    assert found["runs"][1]["timeline"] is None  # it met the same schedule
     assert all(one["curves"]["loss"] for one in found["runs"])
     cli("run", "small.toml")
     said = cli("report", "--html", "runs/small-compare", "runs/small")

@@ -1,6 +1,5 @@
 """`tardigrad demo`."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,6 @@ from tardigrad.cli.console import out, tell
 from tardigrad.cli.report import show_results
 from tardigrad.core.checks import require
 from tardigrad.experiment import Entry, Spec, compare_entries
-from tardigrad.report import draw_timelines
 from tardigrad.report import page as pages
 
 WORKERS = 16
@@ -30,7 +28,7 @@ RULES = {
 }
 """FASGD and SASGD at the rates of the FASGD paper."""
 SHOWN = ("synchronous SGD", "ASGD")
-"""Whose timelines stand one above the other; all other rules have ASGD's."""
+"""Whose timelines are drawn; all other rules have ASGD's, and a sequential run has one lane."""
 
 
 def demo(
@@ -56,21 +54,14 @@ def demo(
     )
     compared = {entry.label: entry.spec for entry in demo_entries(spec, gradients)}
     with watched(folder, many=False) as bars:
-        found = compare_entries(compared, folder=folder, progress=bars, about=spec)
+        found = compare_entries(compared, folder=folder, progress=bars, about=spec, shown=SHOWN)
     show_results(found, folder, TARGET)
-    _show_asynchrony(folder, {label: compared[label] for label in SHOWN}, gradients)
+    _show_asynchrony(folder, gradients)
     out.print(f"everything is in {folder}")
 
 
-def _show_asynchrony(folder: Path, shown: Mapping[str, Spec], gradients: int) -> None:
-    """A timeline, what to notice, and the page. The schedules are made again, from their seed."""
-    (folder / pages.SCHEDULES).mkdir()
-    made = {label: spec.make_schedule() for label, spec in shown.items()}
-    schedules = {label: schedule for label, schedule in made.items() if schedule is not None}
-    for label, schedule in schedules.items():
-        schedule.save(folder / pages.SCHEDULES / f"{label}.safetensors")
-    draw_timelines(schedules, folder / "timeline.png")
-    out.print(f"figure: {folder / 'timeline.png'}")
+def _show_asynchrony(folder: Path, gradients: int) -> None:
+    """What to notice, and the page."""
     first, *others = pages.runs_in(folder)
     again = "tardigrad demo" + (f" --gradients {gradients}" if gradients != GRADIENTS else "")
     runs = [replace(first, command=again), *others]

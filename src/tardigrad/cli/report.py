@@ -16,6 +16,7 @@ from tardigrad.report import page as pages
 
 TRACED = 10_000
 """How many updates go into a trace file: some megabytes, which Perfetto opens at once."""
+TIMELINE = "timeline.png"
 KINDS = {".json": "trace", ".html": "page"}
 
 
@@ -91,6 +92,8 @@ def show_results(
     made = found.save(folder / f"{found.NAME}.png")
     if isinstance(found, reports.Comparison):
         made = [*reports.draw(found.series, folder, found.title), *made]
+        if found.schedules:
+            made.append(found.plot_timelines(folder / TIMELINE))
     for table in found.tables(target):
         show(table)
     for figure in made:
@@ -114,12 +117,12 @@ def show_run(path: Path, target: float | None = None) -> None:
 
 
 def _timeline(path: Path) -> list[Path]:
-    """Who computed, waited and was dropped; a comparison has a schedule per entry, and no file."""
+    """Who computed, waited and was dropped."""
     folder = RunFolder.open(path)
     if not (path / SCHEDULE).exists():
         return []
     made = folder.schedule()
-    picture, trace = path / "timeline.png", path / "timeline.perfetto.json"
+    picture, trace = path / TIMELINE, path / "timeline.perfetto.json"
     reports.draw_timeline(made, picture, title=reports.title_of(path))
     reports.write_trace(made, trace, updates=min(made.groups, TRACED))
     return [picture, trace]

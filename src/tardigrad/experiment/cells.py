@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tardigrad.core.used_code import used_code
-from tardigrad.engine import Diverged, Evaluation, Observer, Stop
+from tardigrad.engine import Diverged, Evaluation, Observer, Run, Stop
 from tardigrad.engine.drive import drive
 from tardigrad.engine.execution import Execution
 from tardigrad.engine.observer import Watch
@@ -35,6 +35,11 @@ class Experiment(Protocol):
     @property
     def learned(self) -> str:
         """Those that agree in it share a task."""
+        ...
+
+    @property
+    def scheduled_ahead(self) -> bool:
+        """Whether its schedule does not depend on tensors; else every run makes its own."""
         ...
 
     @property
@@ -65,6 +70,8 @@ class RunCell(NamedTuple):
     folder: Path | None = None
     """Where its loggers write."""
     observers: MakeObservers | None = None
+    shown: bool = False
+    """Whether its outcome brings its schedule, for a timeline."""
 
     @property
     def seed(self) -> int:
@@ -80,6 +87,8 @@ class Outcome(NamedTuple):
     summary: dict[str, Any]
     point: Mapping[str, Plain] = {}
     place: int = 0
+    schedule: Schedule | None = None
+    """Of a cell that is shown."""
 
 
 def outcome_of(
@@ -105,7 +114,12 @@ def outcome_of(
     summary = summarise(run, time.perf_counter() - started) | shared
     if own := own_digests(task, execution.rule):
         summary["own_code"] = own
-    return Outcome(cell.label, cell.seed, run.history.records, summary, cell.point, cell.place)
+    return ended_outcome(cell, run, summary)
+
+
+def ended_outcome(cell: RunCell, run: Run, summary: dict[str, Any]) -> Outcome:
+    records, made = run.history.records, run.schedule if cell.shown else None
+    return Outcome(cell.label, cell.seed, records, summary, cell.point, cell.place, made)
 
 
 def diverged_outcome(
@@ -113,7 +127,8 @@ def diverged_outcome(
 ) -> Outcome:
     facts = schedule_facts(schedule) | shared
     summary = {"status": "diverged", "why": str(diverged), "at": diverged.update, **facts}
-    return Outcome(cell.label, cell.seed, [], summary, cell.point, cell.place)
+    made = schedule if cell.shown else None
+    return Outcome(cell.label, cell.seed, [], summary, cell.point, cell.place, made)
 
 
 def meets(cell: RunCell) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Rules side by side: same schedule, same batches, same initial weights, seed by seed."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -25,6 +25,8 @@ from tardigrad.report.differences import check_baseline
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task
 
+MOST_SHOWN = 4
+"""Timelines of a comparison: as many as a page holds."""
 Rules = str | Sequence[str] | Mapping[str, Rule | str | Table]
 
 
@@ -137,10 +139,12 @@ def compare_entries(
     say: Say | None = None,
     progress: CellProgress | None = None,
     about: Experiment | None = None,
+    shown: Collection[str] | None = None,
 ) -> Comparison:
     """As `compare`, of experiments by label that may differ in anything.
 
     about: whose spec stands in the folder and title; left out: the first's.
+    shown: labels of the runs whose timelines are drawn; left out: some that differ in them.
     """
     count("seeds", seeds)
     check_baseline(list(runs), baseline)
@@ -154,9 +158,19 @@ def compare_entries(
         for offset in range(seeds)
         for label, one in runs.items()
     ]
+    shown = _different(runs) if shown is None else shown
     cells = [
-        RunCell(label, one, place, observers=observers) for place, (label, one) in enumerate(each)
+        RunCell(label, one, place, observers=observers, shown=place < len(runs) and label in shown)
+        for place, (label, one) in enumerate(each)
     ]
     outcomes = keep_outcomes(cells, folder, jobs, say, progress, about)
     title = title_from((about or cells[0].runs).data(), outcomes[0]["summary"])
     return Comparison.of(title, outcomes, baseline, folder)
+
+
+def _different(runs: Mapping[str, Experiment]) -> list[str]:
+    """Labels of the first few whose schedules are not those of others before them."""
+    found: dict[str, str] = {}
+    for label, one in runs.items():
+        found.setdefault(one.control if one.scheduled_ahead else f"{one.control}, {label}", label)
+    return list(found.values())[:MOST_SHOWN]

@@ -11,7 +11,7 @@ import tomli_w
 
 from tardigrad.core.checks import require
 from tardigrad.engine.run import Say
-from tardigrad.experiment.cells import Experiment, RunCell
+from tardigrad.experiment.cells import Experiment, Outcome, RunCell
 from tardigrad.experiment.side_by_side import CellProgress, execute_cells
 from tardigrad.experiment.spec import Spec
 from tardigrad.recording.folder import RunFolder, check_free
@@ -27,7 +27,7 @@ def keep_outcomes(
     progress: CellProgress | None = None,
     about: Experiment | None = None,
 ) -> list[Mapping[str, Any]]:
-    """Execute every cell; all outcomes, as plain data.
+    """Execute every cell; all outcomes, as plain data but for the schedules of those shown.
 
     With a folder each is kept when it has ended, and stays there whatever happens to the others.
     Each cell's loggers write into a folder of its own in it. `about`: whose spec stands in it; left
@@ -44,7 +44,7 @@ def keep_outcomes(
     keeper = _Keeper(folder, about or cells[0].runs, at_once=logs)
     with keeper, closing(execute_cells(cells, jobs, say, progress)) as found:
         for outcome in found:
-            keeper.add(outcome._asdict())
+            keeper.add(outcome)
             if progress is not None:
                 progress.ended(outcome)
     return keeper.outcomes
@@ -62,10 +62,15 @@ class _Keeper:
         if self._at_once:
             self._make()
 
-    def add(self, outcome: dict[str, Any]) -> None:
+    def add(self, outcome: Outcome) -> None:
+        data = outcome._asdict()
+        made = data.pop("schedule")
+        kept = {} if made is None else {"schedule": made}
         if self._path is not None:
-            self._make().add_outcome(outcome)
-        self.outcomes.append(outcome)
+            folder = self._make()
+            named = {n: folder.add_shown_schedule(s, _name(outcome)) for n, s in kept.items()}
+            folder.add_outcome(data | named)
+        self.outcomes.append(data | kept)
 
     def __exit__(self, *error: object) -> None:
         if self._folder is not None and not self.outcomes:  # what failed at once leaves nothing
@@ -81,7 +86,7 @@ class _Keeper:
         return self._folder
 
 
-def _name(cell: RunCell) -> str:
-    """A folder's name: the label as far as file systems take it, made unique by its place."""
+def _name(cell: RunCell | Outcome) -> str:
+    """Of a folder or a file: the label as far as file systems take it, made unique by its place."""
     plain = re.sub(r"[^\w.=+-]+", "_", cell.label).strip("_.")[:80]
     return f"{cell.place:03}-{plain}-seed={cell.seed}"

@@ -122,12 +122,16 @@ class PythonExperiment:
         return f"{self.token}, seed {self.seed}"
 
     @property
+    def scheduled_ahead(self) -> bool:
+        return self.link is None or not self.link.reads_deviation
+
+    @property
     def learned(self) -> str:
         return self.token if is_task(self.task) else self.control
 
     def make_schedule(self) -> Schedule | None:
         """Who pushes when; None where a link makes it depend on tensors."""
-        if self.link is not None and self.link.reads_deviation:
+        if not self.scheduled_ahead:
             return None
         return schedule(
             self.policy,

@@ -202,8 +202,7 @@ class Spec:
 
     def make_schedule(self) -> Schedule | None:
         """Who pushes when; None where a link makes it depend on tensors."""
-        link = self.make_link()
-        if link.reads_deviation:
+        if not self.scheduled_ahead:
             return None
         return schedule(
             self.make_policy(),
@@ -211,7 +210,7 @@ class Spec:
             self.updates,
             self.seed,
             self.shards,
-            link,
+            self.make_link(),
             batches=self.make_work().batches,
         )
 
@@ -251,6 +250,11 @@ class Spec:
     def control(self) -> str:
         """What its schedule depends on: specs that agree in it share one."""
         return self._key("policy", "cluster", "link", "work", "updates", "seed", "shards")
+
+    @property
+    def scheduled_ahead(self) -> bool:
+        """Whether its schedule does not depend on tensors, as one with B-FASGD's link does."""
+        return not self.make_link().reads_deviation
 
     @property
     def learned(self) -> str:

@@ -11,7 +11,14 @@ from tardigrad.engine.memory import check_budget
 from tardigrad.engine.result_files import summarise
 from tardigrad.engine.run import Say
 from tardigrad.engine.unsuited import Unsuited
-from tardigrad.experiment.cells import Experiment, Outcome, RunCell, diverged_outcome, meets
+from tardigrad.experiment.cells import (
+    Experiment,
+    Outcome,
+    RunCell,
+    diverged_outcome,
+    ended_outcome,
+    meets,
+)
 from tardigrad.experiment.spec import Spec
 from tardigrad.links import Identity
 from tardigrad.scheduling import Schedule
@@ -85,7 +92,5 @@ def outcomes_of_stack(cells: Sequence[RunCell], jobs: Sequence[Job]) -> list[Out
         if isinstance(end, Diverged):
             out.append(diverged_outcome(cell, end, jobs[0].schedule, meets(cell)))
         else:
-            summary = summarise(end, wall_s) | meets(cell)
-            records = end.history.records
-            out.append(Outcome(cell.label, cell.seed, records, summary, cell.point, cell.place))
+            out.append(ended_outcome(cell, end, summarise(end, wall_s) | meets(cell)))
     return out

@@ -34,6 +34,8 @@ from tardigrad.scheduling import Schedule
 
 SPEC = "spec.toml"
 COMPARISON = "comparison.jsonl"
+SCHEDULES = "schedules"
+"""Of a comparison: the folder of the schedules that are shown."""
 OLD_RAY = "ray"
 """Where a run on Ray had its logs and record in 0.1, beside what every run has."""
 
@@ -125,6 +127,20 @@ class RunFolder:
     def add_outcome(self, outcome: Record) -> None:
         with (self.path / COMPARISON).open("a", encoding="utf-8") as file:
             file.write(json.dumps(outcome) + "\n")
+
+    def add_shown_schedule(self, schedule: Schedule, name: str) -> str:
+        """Of a comparison; returns the file's name, which stands in the line of its outcome."""
+        (self.path / SCHEDULES).mkdir(exist_ok=True)
+        file = f"{name}.safetensors"
+        schedule.save(self.path / SCHEDULES / file)
+        return file
+
+    def shown_schedules(self) -> dict[str, Schedule]:
+        """Of a comparison: the schedules that its timelines show, each by the label of a run."""
+        kept = [one for one in self.outcomes() if "schedule" in one]
+        kept.sort(key=lambda one: int(one["place"]))
+        folder = self.path / SCHEDULES
+        return {one["label"]: Schedule.load(folder / one["schedule"]) for one in kept}
 
     @contextmanager
     def locked(self, spec: str | None = None) -> Iterator[None]:

@@ -20,6 +20,8 @@ from tardigrad.report.clocks import clock_of, tick_text
 from tardigrad.report.pushes import pushes
 from tardigrad.scheduling import Schedule
 
+MOST_WORKERS = 40
+"""Whose lanes a picture has, unless it is told another number."""
 OUTCOMES = ("applied", "partly dropped", "dropped", "merged", "unfinished", "interrupted")
 COLOURS = {
     "partly dropped": "#e0a030",
@@ -64,14 +66,14 @@ def draw_timeline(
     path: str | Path,
     first_s: float = 0.0,
     last_s: float | None = None,
-    workers: int = 40,
+    workers: int = MOST_WORKERS,
     title: str | None = None,
 ) -> None:
     """A picture of the first `workers` workers from first_s to last_s, coloured by delay.
 
     Without last_s it shows about twelve gradients of each worker.
     """
-    named = {title or _title(schedule, min(workers, schedule.workers)): schedule}
+    named = {title or panel_title(schedule, min(workers, schedule.workers)): schedule}
     draw_timelines(named, path, first_s, last_s, workers)
 
 
@@ -80,9 +82,13 @@ def draw_timelines(
     path: str | Path,
     first_s: float = 0.0,
     last_s: float | None = None,
-    workers: int = 40,
+    workers: int = MOST_WORKERS,
+    heading: str | None = None,
 ) -> None:
-    """The same of several by title, one above the other: one clock, one scale of colours."""
+    """The same of several by title, one above the other: one clock, one scale of colours.
+
+    heading: what all of them are.
+    """
     count("workers", workers)
     given = list(schedules.values())
     if last_s is None:
@@ -96,6 +102,8 @@ def draw_timelines(
     every = figure.subplots(len(given), sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     for axes, panel, title in zip(every, panels, schedules, strict=True):
         panel.draw(axes, scale, title)
+    if heading is not None:
+        figure.suptitle(heading, x=0.01, ha="left", fontsize=11)
     every[-1].set_xlabel(_clock_label(given))
     figure.colorbar(
         scale,
@@ -141,7 +149,8 @@ class _Panel:
     def __init__(self, schedule: Schedule, shown: int, first_s: float, last_s: float) -> None:
         self._schedule, self._shown = schedule, shown
         self._ends = first_s, last_s
-        seen = [s for s in spans(schedule, last_s) if s.worker < shown and s.to_s > first_s]
+        end_s = min(last_s, schedule.end_time)  # others may go on after it has ended
+        seen = [s for s in spans(schedule, end_s) if s.worker < shown and s.to_s > first_s]
         self._seen = seen
         self.kinds = {span.what for span in seen} - {"applied"}
         self._delays = pushes(schedule).latest
@@ -190,7 +199,8 @@ def _box(span: Span) -> list[tuple[float, float]]:
     return [(span.from_s, low), (span.to_s, low), (span.to_s, high), (span.from_s, high)]
 
 
-def _title(schedule: Schedule, shown: int) -> str:
+def panel_title(schedule: Schedule, shown: int) -> str:
+    """Its policy, and how many of its workers are shown."""
     policy = schedule.about.get("policy", {}).get("name", "")
     who = (
         f"{shown} of {schedule.workers} workers"

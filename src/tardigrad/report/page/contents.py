@@ -24,9 +24,6 @@ from tardigrad.report.titles import title_of
 from tardigrad.rules import RULES
 from tardigrad.scheduling import Schedule
 
-SCHEDULES = "schedules"
-"""Of a comparison: the schedules that its page shows, each by the label of its run."""
-
 
 @dataclass(frozen=True)
 class PageRun:
@@ -89,9 +86,8 @@ def _in_folder(path: Path) -> list[PageRun]:
     title = title_of(path)
     spec = (path / SPEC).read_text(encoding="utf-8") if folder.has_spec else ""
     if folder.outcomes():
-        kept = {file.stem: file for file in sorted((path / SCHEDULES).glob("*.safetensors"))}
-        load = {label: Schedule.load(file) for label, file in kept.items()}
-        shown = [PageRun(one, title, load.get(one.label)) for one in series]
+        schedules = folder.shown_schedules()
+        shown = [PageRun(one, title, schedules.get(one.label)) for one in series]
         return [replace(shown[0], spec=spec, command=_comparing(series, spec)), *shown[1:]]
     schedule = folder.schedule() if (path / SCHEDULE).exists() else None
     (one,) = series
