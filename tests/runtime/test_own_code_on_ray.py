@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +115,15 @@ def test_own_code_runs_and_replays_and_a_change_is_told(
     assert "differs from the recorded run at version" in err
 
 
+@pytest.fixture
+def warm(pool: ActorPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find actors that have started: test_command_line has a run that starts its own."""
+    monkeypatch.setattr("tardigrad.runtime.run_actors._pool", lambda *_: nullcontext(pool))
+
+
 def test_a_rule_of_ones_own_is_run_extended_and_replayed_from_the_command_line(
     project: Path,
-    ray_here: None,
+    warm: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -8,10 +8,11 @@ import ray
 
 import tardigrad as tg
 from tardigrad import rules
-from tardigrad.runtime import ActorPool, fail_at, train
+from tardigrad.protocol.run_processes import Patience
+from tardigrad.runtime import ActorPool, Live, fail_at, train
 from tardigrad.tasks import TASKS
 from tests.runtime.processes_of_runs import kill_driver
-from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays
+from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays, updates_logged
 
 TASK = TASKS["logistic_regression"]()
 WORK = tg.LocalSteps(4, rules.adamw(1e-3, betas=(0.9, 0.95), weight_decay=0.1))
@@ -88,19 +89,43 @@ tg.train(
 """
 
 
+def kill(folder: Path, method: str) -> int:
+    """A driver that is a process of its own."""
+    address = ray.get_runtime_context().gcs_address
+    return kill_driver(DRIVER, [str(folder), address, method], folder, 25)
+
+
+def begun(pool: ActorPool, folder: Path, method: str, **more: Any) -> tg.Run:
+    policy, rule = METHODS[method]
+    return train(
+        TASK, rule, policy, workers=2, shards=2, updates=60, work=WORK,
+        checkpoints=tg.Checkpoints(folder, every=10, resume=folder.exists()),
+        processes=tg.Processes(pool=pool, digest_every=5, patience=Patience(poll_s=0.05)),
+        scenario=tg.Scenario(impose=TIMES), **more,
+    )  # fmt: skip
+
+
+def interrupt(pool: ActorPool, folder: Path, method: str) -> int:
+    """What a driver leaves when it is stopped is what it leaves when it is killed."""
+
+    def stop(live: Live) -> None:
+        if min(shard.version for shard in live.shards) >= 25:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        begun(pool, folder, method, watch=stop)
+    return updates_logged(folder, 0)
+
+
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.stress)])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_resumed_driver_goes_on_with_what_workers_kept(
-    method: str, pool: ActorPool, tmp_path: Path
+    method: str, killed: bool, pool: ActorPool, tmp_path: Path
 ) -> None:
-    folder, address = tmp_path / "run", ray.get_runtime_context().gcs_address
-    before = kill_driver(DRIVER, [str(folder), address, method], folder, 25)
-    policy, rule = METHODS[method]
-    run = train(
-        TASK, rule, policy, workers=2, shards=2, updates=60, work=WORK,
-        checkpoints=tg.Checkpoints(folder, every=10, resume=True),
-        processes=tg.Processes(pool=pool, digest_every=5), scenario=tg.Scenario(impose=TIMES),
-    )  # fmt: skip
-    assert before < 60
-    assert_replays(run, TASK, rule, 60, work=WORK)
+    folder = tmp_path / "run"
+    before = kill(folder, method) if killed else interrupt(pool, folder, method)
+    run = begun(pool, folder, method)
+    assert 25 <= before < 60
+    assert_replays(run, TASK, METHODS[method][1], 60, work=WORK)
     assert_nothing_lost_or_twice(folder, 2, 60)
     assert not (run.schedule.fresh_rows & (run.schedule.step > 0)).any()
