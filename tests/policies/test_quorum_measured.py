@@ -1,6 +1,7 @@
 """Quorums that weigh gradients, and whose grace is measured."""
 
 import statistics
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 import tardigrad as tg
 from tardigrad.policies import Apply, SetTimer
+from tardigrad.policies.groups import GroupHalf
 from tests.policies.hand_fed_shard import Shard, dropped, releases
 
 SLACK = 1 + 1e-9
@@ -81,6 +83,23 @@ def test_a_measured_grace_follows_speeds_that_change() -> None:
     assert all(waits[:40])
     assert not any(waits[40:44])
     assert all(waits[-40 + 16 :])
+
+
+def test_gradients_are_counted_once_they_may_be_enough_and_not_each_time() -> None:
+    """Else a round of many workers would take the square of their number."""
+    shard, looked = Shard(tg.Quorum(200, grace_deviations=5.0), 300), 0
+
+    class Watched(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            nonlocal looked
+            looked += 1
+            return super().__iter__()
+
+    assert isinstance(shard.half, GroupHalf)
+    shard.half.waiting = Watched()
+    for worker in range(299):
+        shard.push(worker, at_s=10 + worker / 300)
+    assert looked == 1
 
 
 def test_constant_times_are_all_in_time() -> None:

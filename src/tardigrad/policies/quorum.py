@@ -109,7 +109,8 @@ class _QuorumHalf(RoundHalf):
         self._began_s = {0: 0.0}
         """When each of the last versions began,"""
         self._took_s: list[float] = []
-        """and how long after that gradients of it came."""
+        """and how long after that gradients of it came, of which the last `_kept` count."""
+        self._kept = 0
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         self._measure(arrival, now_s)
@@ -120,7 +121,7 @@ class _QuorumHalf(RoundHalf):
     def review(self, now_s: float) -> list[ShardCommand]:
         if self.exhausted:
             return self._end(now_s)
-        if not self._enough or self._timed == self.version:
+        if self._timed == self.version or not self._enough:
             return []
         grace_s = self._grace_s(now_s)
         if grace_s <= 0:
@@ -145,19 +146,27 @@ class _QuorumHalf(RoundHalf):
     def _measure(self, arrival: Arrival, now_s: float) -> None:
         began_s = self._began_s.get(arrival.stamp)
         if self.policy.grace_deviations is not None and began_s is not None:
-            self._took_s.append(now_s - began_s)
-            del self._took_s[: -REMEMBERED * max(1, len(self.members))]
+            took_s, most = self._took_s, REMEMBERED * max(1, len(self.members))
+            took_s.append(now_s - began_s)
+            self._kept = min(self._kept + 1, most)
+            if len(took_s) > 2 * most:  # not each time: all that follow would be moved
+                del took_s[: -self._kept]
 
     def _grace_s(self, now_s: float) -> float:
         deviations = self.policy.grace_deviations
         if deviations is None or not self._took_s:
             return self.policy.grace_s
-        return self._began_s[self.version] + late_after_s(self._took_s, deviations) - now_s
+        return (
+            self._began_s[self.version]
+            + late_after_s(self._took_s[-self._kept :], deviations)
+            - now_s
+        )
 
     @property
     def _enough(self) -> bool:
         """`waiting` has who pushed for this version, once or more often."""
-        return len(set(self.waiting)) >= max(1, min(self.policy.size, len(self.members)))
+        quota = max(1, min(self.policy.size, len(self.members)))
+        return len(self.waiting) >= quota and len(set(self.waiting)) >= quota
 
     def weigh(self, group: Sequence[Arrival]) -> tuple[float, ...]:
         if self.policy.weights == "equal":

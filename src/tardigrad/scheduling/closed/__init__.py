@@ -2,7 +2,7 @@
 
 The event loop is the reference; tests hold these equal to it, to the last array. Each file has the
 formula and why it is the event loop's. All are for workers that never leave, and all but
-those of `networked` and `networked_groups` for messages that take no time.
+those of `networked…` for messages that take no time.
 """
 
 from dataclasses import replace
@@ -16,6 +16,7 @@ from tardigrad.policies import (
     Deadline,
     Partial,
     Policy,
+    Quorum,
     Ringmaster,
     SoftSync,
     StaleSynchronous,
@@ -27,8 +28,10 @@ from tardigrad.scheduling.closed.bounded_delay import bounded_delay
 from tardigrad.scheduling.closed.deadline import deadline
 from tardigrad.scheduling.closed.networked import goes_over_network, networked, steady
 from tardigrad.scheduling.closed.networked_groups import networked_groups
+from tardigrad.scheduling.closed.networked_rounds import networked_rounds
 from tardigrad.scheduling.closed.one_shard import OneShard
 from tardigrad.scheduling.closed.partial import in_rounds, partial, quota
+from tardigrad.scheduling.closed.round_ends import round_ends
 from tardigrad.scheduling.closed.rounds import worth_rounds
 from tardigrad.scheduling.closed.soft_sync import soft_sync
 from tardigrad.scheduling.closed.stale_synchronous import stale_synchronous
@@ -44,8 +47,7 @@ def closed_schedule(
     if not has_closed_form(policy, cluster, shards):
         return None
     if isinstance(cluster, TimedCluster) and cluster.network is not None:
-        make = networked_groups if isinstance(policy, Backup | SoftSync) else networked
-        over = make(policy, cluster, updates, seed, shards)
+        over = _over_network(policy, cluster, updates, seed, shards)
         return None if over is None else replace(over, about=about)
     made = _at_one_shard(policy, cluster, updates, seed)
     clockless = not isinstance(cluster, TimedCluster)
@@ -55,8 +57,8 @@ def closed_schedule(
 def has_closed_form(policy: Policy, cluster: Cluster, shards: int) -> bool:
     """Whether `closed_schedule` has one, as far as can be told beforehand. There is none where
     workers tie in steps that take no time, or over a network in any; where `BoundedDelay` or
-    `Ringmaster` drops something over a network; and where so short a `Deadline` leaves rounds of a
-    few."""
+    `Ringmaster` drops something over a network; where so short a `Deadline` or `Quorum` leaves
+    rounds of a few; and where these have shards far apart (see `networked_rounds`)."""
     # A policy of one's own may be derived from one of these, and do something else.
     kind, workers = type(policy), cluster.workers
     if policy.interrupts:
@@ -68,7 +70,8 @@ def has_closed_form(policy: Policy, cluster: Cluster, shards: int) -> bool:
         return isinstance(cluster, Dispatcher) and cluster.uniform and never_waits
     if not cluster.undisturbed:
         waits = kind is Backup or (kind is SoftSync and not never_waits)
-        return steady(cluster) and (waits or goes_over_network(policy))
+        rounds = _in_rounds_over_network(policy, cluster, shards)
+        return steady(cluster) and (waits or rounds or goes_over_network(policy))
     if isinstance(policy, Backup) and kind is Backup:
         return worth_rounds(workers, workers - policy.backups)
     if isinstance(policy, Partial) and kind is Partial:
@@ -83,7 +86,7 @@ def in_one_piece(policy: Policy, cluster: Cluster, shards: int) -> bool:
     """Whether a closed form makes whole arrays, and does not collect numbers in lists."""
     over_network = isinstance(cluster, TimedCluster) and cluster.network is not None
     collects = (isinstance(policy, SoftSync) and policy.wait) or (
-        isinstance(policy, Backup) and over_network
+        isinstance(policy, Backup | Deadline | Quorum) and over_network
     )
     return has_closed_form(policy, cluster, shards) and not collects
 
@@ -101,6 +104,25 @@ def least_gradients(policy: Policy, cluster: Cluster, updates: int) -> int:
         case SoftSync():
             size = policy.group_size(workers)
     return max(workers, size * updates)
+
+
+def _in_rounds_over_network(policy: Policy, cluster: Cluster, shards: int) -> bool:
+    """Whether `networked_rounds` is for this, and so many workers worth it."""
+    workers = cluster.workers
+    known = round_ends(policy, workers, shards) is not None
+    few = isinstance(policy, Backup) and not worth_rounds(workers, workers - policy.backups)
+    return known and not few and worth_rounds(workers, workers)
+
+
+def _over_network(
+    policy: Policy, cluster: TimedCluster, updates: int, seed: int, shards: int
+) -> Schedule | None:
+    if _in_rounds_over_network(policy, cluster, shards):
+        made = networked_rounds(policy, cluster, updates, seed, shards)
+        if made is not None or not isinstance(policy, Backup):
+            return made
+    make = networked_groups if isinstance(policy, Backup | SoftSync) else networked
+    return make(policy, cluster, updates, seed, shards)
 
 
 def _at_one_shard(policy: Policy, cluster: Cluster, updates: int, seed: int) -> OneShard | None:

@@ -68,7 +68,7 @@ def first(quota: int) -> RoundEnd:
 
 def rounds(times: StepTimes, workers: int, ends_with: RoundEnd, updates: int) -> Rounds | None:
     """None: rounds turned out so small that the event loop is quicker."""
-    steps = _Steps(times, workers)
+    steps = Steps(times, workers)
     groups: list[Ints] = []
     worker, step, start_s = [], [], []
     drop_row, drop_time_s, ends = [], [], []
@@ -129,7 +129,7 @@ def rounds(times: StepTimes, workers: int, ends_with: RoundEnd, updates: int) ->
     )
 
 
-class _Steps:
+class Steps:
     """How long everybody's next step takes, drawn some steps ahead."""
 
     def __init__(self, times: StepTimes, workers: int) -> None:
