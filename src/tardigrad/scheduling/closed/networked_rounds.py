@@ -35,8 +35,14 @@ from tardigrad.core.arrays import Flags, Floats, Ints
 from tardigrad.policies import Policy
 from tardigrad.policies.quorum import VERSIONS
 from tardigrad.scheduling.closed.round_ends import RoundEnds, round_ends
-from tardigrad.scheduling.closed.rounds import TRIED, Steps, worth_rounds
-from tardigrad.scheduling.closed.rounds_found import Asked, Found, Started, in_turn, schedule_of
+from tardigrad.scheduling.closed.rounds import TRIED, StepsAhead, worth_rounds
+from tardigrad.scheduling.closed.rounds_found import (
+    Asked,
+    RoundsFound,
+    StartedRows,
+    decision_order,
+    schedule_of,
+)
 from tardigrad.scheduling.schedule import Schedule
 
 
@@ -82,7 +88,7 @@ class _Course:
         """Of each round: at each shard."""
         self.end_s: list[list[float]] = [[] for _ in range(shards)]
         self._set_s: list[list[float]] = [[] for _ in range(shards)]
-        self._steps = Steps(cluster.realise(seed), workers)
+        self._steps = StepsAhead(cluster.realise(seed), workers)
         self._push, self._pull = (_Delays(messages, way, workers) for way in (False, True))
         self._pulls = np.zeros((workers, shards), dtype=np.int64)
         self._version = np.full(workers, -1)
@@ -91,7 +97,7 @@ class _Course:
         """Of the round for which it was."""
         self._mixed: list[int] = []
         """Workers that are known to be answered with different versions."""
-        self._started: list[Started] = []
+        self._started: list[StartedRows] = []
         self._asked: list[Asked] = []
 
     @property
@@ -122,7 +128,7 @@ class _Course:
             return False
         ahead = np.nonzero(~behind)[0]
         self._started.append(
-            Started(
+            StartedRows(
                 worker=ahead,
                 step=made[ahead],
                 version=np.full(len(ahead), version),
@@ -148,14 +154,16 @@ class _Course:
         self._mixed = np.nonzero(mixed)[0].tolist()
         return True
 
-    def settled(self) -> Found | None:
+    def settled(self) -> RoundsFound | None:
         """All that was found, when the last round is over; None: no closed form."""
         waits = self._waits()
         if waits is None:
             return None
         asked = [*self._asked, *(one for wait in waits.values() for one in wait.asked)]
         parts = [np.concatenate(part) for part in zip(*self._started, strict=True)]
-        return Found(Started._make(parts), np.array(self.end_s).T, np.array(self._set_s).T, asked)
+        return RoundsFound(
+            StartedRows._make(parts), np.array(self.end_s).T, np.array(self._set_s).T, asked
+        )
 
     def _close(self, version: int, comes_s: Floats) -> Floats:
         """When each shard's round ends."""
@@ -177,7 +185,7 @@ class _Course:
     def _turns(self) -> Ints:
         """Of each shard, whether its last round ended as the first of all shards', or later."""
         ends_s, set_s = (np.array([one[-1] for one in of]) for of in (self.end_s, self._set_s))
-        return np.argsort(in_turn(ends_s, set_s, np.arange(len(ends_s))))
+        return np.argsort(decision_order(ends_s, set_s, np.arange(len(ends_s))))
 
     def _waits(self) -> dict[int, _Wait] | None:
         """Of those with different answers, as far as is known. None: one that waits for a later

@@ -68,7 +68,7 @@ def first(quota: int) -> RoundEnd:
 
 def rounds(times: StepTimes, workers: int, ends_with: RoundEnd, updates: int) -> Rounds | None:
     """None: rounds turned out so small that the event loop is quicker."""
-    steps = Steps(times, workers)
+    steps = StepsAhead(times, workers)
     groups: list[Ints] = []
     worker, step, start_s = [], [], []
     drop_row, drop_time_s, ends = [], [], []
@@ -129,14 +129,14 @@ def rounds(times: StepTimes, workers: int, ends_with: RoundEnd, updates: int) ->
     )
 
 
-class Steps:
+class StepsAhead:
     """How long everybody's next step takes, drawn some steps ahead."""
 
     def __init__(self, times: StepTimes, workers: int) -> None:
         self.times = times
         self.everyone = np.arange(workers)
         self.made = np.zeros(workers, dtype=np.int64)
-        """Steps that each has begun."""
+        """StepsAhead that each has begun."""
         self._draw()
 
     def next_s(self, workers: Ints) -> Floats:

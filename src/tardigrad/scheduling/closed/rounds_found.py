@@ -10,7 +10,7 @@ from tardigrad.scheduling.schedule import Schedule
 GROUP, DROP, REPLY = range(3)
 
 
-class Started(NamedTuple):
+class StartedRows(NamedTuple):
     """Gradients, of the version that all shards were read at."""
 
     worker: Ints
@@ -35,10 +35,10 @@ class Asked(NamedTuple):
     answered_s: float
 
 
-class Found(NamedTuple):
+class RoundsFound(NamedTuple):
     """`end_s` and `set_s`: of each version's round at each shard (see `End`)."""
 
-    started: Started
+    started: StartedRows
     end_s: Floats
     set_s: Floats
     asked: list[Asked]
@@ -57,7 +57,7 @@ class _Decisions(NamedTuple):
     """How many groups were applied before."""
 
 
-def schedule_of(workers: int, shards: int, reason: str, found: Found) -> Schedule | None:
+def schedule_of(workers: int, shards: int, reason: str, found: RoundsFound) -> Schedule | None:
     """None: something falls on one instant, and the order is not known."""
     last_s = float(found.end_s[-1].max())
     rows = _rows(found, last_s)
@@ -101,12 +101,12 @@ def schedule_of(workers: int, shards: int, reason: str, found: Found) -> Schedul
     )
 
 
-def _rows(found: Found, last_s: float) -> Started | None:
+def _rows(found: RoundsFound, last_s: float) -> StartedRows | None:
     """Those that start before the end, in order; None where that is not known."""
     started = found.started
     order = np.lexsort((started.worker, started.last, started.start_s))
     order = order[started.start_s[order] < last_s]
-    rows = Started._make(part[order] for part in started)
+    rows = StartedRows._make(part[order] for part in started)
     tied = np.nonzero(np.diff(rows.start_s) == 0)[0]
     # Of those that start together, all shards have sent to all at the same instants.
     if (rows.pulled_s[tied] != rows.pulled_s[tied + 1]).any() or (rows.end_s == last_s).any():
@@ -118,13 +118,13 @@ def _rows(found: Found, last_s: float) -> Started | None:
     return None if (together & (np.diff(who[by_time]) != 0)).any() else rows
 
 
-def in_turn(time_s: Floats, set_s: Floats, shard: Ints) -> Ints:
+def decision_order(time_s: Floats, set_s: Floats, shard: Ints) -> Ints:
     """The order of decisions; `set_s` is that of the timer, or NaN."""
     by_timer = np.isfinite(set_s)
     return np.lexsort((shard, np.where(by_timer, set_s, 0.0), by_timer, time_s))
 
 
-def _decisions(found: Found, rows: Started, in_time: Flags) -> _Decisions:
+def _decisions(found: RoundsFound, rows: StartedRows, in_time: Flags) -> _Decisions:
     version, shard = (part.ravel() for part in np.indices(found.end_s.shape))
     group_s, set_s = found.end_s.ravel(), found.set_s.ravel()
     row, at = np.nonzero(~in_time & (rows.came_s <= found.end_s[-1].max()))
@@ -150,7 +150,7 @@ def _decisions(found: Found, rows: Started, in_time: Flags) -> _Decisions:
     nobody = np.full(len(row) + len(at_once), np.nan)
     timer_s = np.concatenate([set_s, nobody, set_s[answering]])
     # What a group's end answers is told with it: just before, so that it has the groups before it.
-    order = in_turn(time_s, timer_s, 2 * where + np.repeat([1, 1, 1, 0], count))
+    order = decision_order(time_s, timer_s, 2 * where + np.repeat([1, 1, 1, 0], count))
     is_group = kinds[order] == GROUP
     order = order[: int(np.nonzero(is_group)[0].max()) + 1]  # then the loop ends
     is_group = is_group[: len(order)]
