@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tardigrad.links import CODECS
 from tardigrad.policies import POLICIES
+from tardigrad.reproduce import CLAIMS
 from tardigrad.rules import RULES
+from tardigrad.work import WORKS
 
 ROOT = Path(__file__).parent.parent
-GENERATED = {"index", "contributing", "changelog", "results", "api"}
-TABLES = {"rules", "policies", "clusters", "links", "tasks", "rates"}
+GENERATED = {"index", "contributing", "changelog", "results", "api", "claims"}
+TABLES = {"rules", "policies", "clusters", "links", "codecs", "works", "tasks", "rates", "weights"}
 
 
 def test_every_page_of_the_menu_is_there_and_every_page_is_in_the_menu() -> None:
@@ -28,7 +31,17 @@ def test_every_rule_and_policy_is_told_of() -> None:
         capture_output=True, text=True, check=True, cwd=ROOT,
     )  # fmt: skip
     told = set(re.findall(r"^## (\w+)$", done.stdout, flags=re.M))
-    assert set(RULES) | set(POLICIES) <= told
+    assert set(RULES) | set(POLICIES) | set(CODECS) | set(WORKS) <= told
+
+
+def test_every_claim_is_told_of_with_its_verdict() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs/site/reference.py", "claims"],
+        capture_output=True, text=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    told = re.findall(r"^### (\w+)$", done.stdout, flags=re.M)
+    assert told == [claim.id for claim in CLAIMS]
+    assert done.stdout.count("| verdict | **") == len(told)
 
 
 @pytest.mark.stress

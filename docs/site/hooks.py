@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE), str(ROOT / "src")]
 
-from reference import TABLES, api_page, pictures, table_page  # noqa: E402
+from reference import TABLES, api_page, claims_page, pictures, table_page  # noqa: E402
 
 ELSEWHERE = {
     "index.md": "README.md",
@@ -30,6 +30,7 @@ def on_files(files: Any, config: Any) -> Any:
     for table in TABLES:
         files.append(File.generated(config, f"{table}.md", content=table_page(table)))
     files.append(File.generated(config, "api.md", content=api_page()))
+    files.append(File.generated(config, "claims.md", content=claims_page(ROOT / "results")))
     folder = Path(tempfile.mkdtemp(prefix="tardigrad-site-"))
     for picture in pictures(folder):
         files.append(File.generated(config, f"pictures/{picture.name}", abs_src_path=str(picture)))

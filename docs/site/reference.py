@@ -1,5 +1,5 @@
 """Pages that are written from the code: every rule and policy with its formula, its arguments and a
-picture; every public name."""
+picture; every public name; every claim with its verdict."""
 
 import contextlib
 import inspect
@@ -14,6 +14,7 @@ from tardigrad.cli.listed import LISTS
 from tardigrad.experiment.described import described
 from tardigrad.experiment.spec import STRUCTURE
 from tardigrad.report import draw_timeline
+from tardigrad.reproduce import ledger
 from tardigrad.tasks import quadratic
 
 TABLES = {
@@ -21,8 +22,11 @@ TABLES = {
     "policies": "Who waits for whom, what is dropped, when a shard applies.",
     "clusters": "When things happen: how long steps take.",
     "links": "What crosses the wire between workers and shards.",
+    "codecs": "In which form gradients are pushed.",
+    "works": "What a worker does between a pull and a push.",
     "tasks": "What is learned.",
-    "rates": "Learning rates that change.",
+    "rates": "Learning rates that change along the run.",
+    "weights": "How much a late gradient counts, by its staleness τ.",
 }
 POLICY_EXAMPLES = {
     "async": tg.Async(),
@@ -33,6 +37,10 @@ POLICY_EXAMPLES = {
     "soft_sync": tg.SoftSync(groups=2),
     "stale_synchronous": tg.StaleSynchronous(bound=2),
     "bounded_delay": tg.BoundedDelay(max_delay=2),
+    "ringmaster": tg.Ringmaster(bound=4, stop=True),
+    "rennala": tg.Rennala(batch=4, stop=True),
+    "malenia": tg.Malenia(batch=6),
+    "quorum": tg.Quorum(size=3, grace_s=40.0),
     "ramp_up": tg.RampUp(tg.Async(), updates=8),
 }
 LR = 0.02
@@ -57,6 +65,32 @@ def table_page(table: str) -> str:
             ]
             out.append("")
     return "\n".join(out)
+
+
+def claims_page(results: Path) -> str:
+    """The papers' claims one by one: a table of eight columns would be too wide to read."""
+    out, paper = ["# Claims", "", *CLAIMS_INTRODUCTION, ""], ""
+    for row in ledger(results):
+        claim, verdict = row.claim, row.verdict
+        if claim.paper != paper:
+            paper = claim.paper
+            out += [f"## {paper}", ""]
+        form = f" ({row.form} form)" if row.form == "quick" else ""
+        told = {"verdict": f"**{verdict.text}**{form}", "published": claim.published}
+        told |= {"ours": verdict.ours, "missing": row.empty.removeprefix("empty: ")}
+        told["command"] = f"`{row.command}` ({row.there})" if row.command else ""
+        out += [f"### {claim.id}", "", f"| claim | {_cell(claim.says)} |", "|---|---|"]
+        out += [f"| {name} | {_cell(text)} |" for name, text in told.items() if text]
+        out.append("")
+    return "\n".join(out)
+
+
+CLAIMS_INTRODUCTION = (
+    "What five papers claim and what was measured here. Each verdict is computed from runs that",
+    "are kept in the project; `tardigrad claims` prints the same. A *quick form* is a small",
+    "stand-in that shows a direction, not the paper's figures. [Kept results](results.md) has all",
+    "of this as one table, and what else was measured.",
+)
 
 
 def pictures(folder: Path) -> Iterator[Path]:
@@ -118,6 +152,9 @@ def _code(text: str) -> str:
 
 if __name__ == "__main__":
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        for table in TABLES:
-            print(table_page(table))
+        if "claims" in sys.argv:
+            print(claims_page(Path("results")))
+        else:
+            for table in TABLES:
+                print(table_page(table))
     sys.stdout.write(out.getvalue())
