@@ -31,7 +31,7 @@ def test_the_quick_form_is_seconds_and_is_gone_on_with(study: Study, tmp_path: P
     assert not any("empty" in str(cell) for row in table.rows for cell in row)
     assert [path.exists() for path in table.figures] == [True]
     said = [note.partition(" ")[0].rstrip(":,") for note in table.notes]
-    assert {"expected", "came"} <= set(said)
+    assert {"expected", "found"} <= set(said)
 
 
 @by_name
@@ -46,7 +46,7 @@ def test_every_cell_has_three_seeds_and_differs_in_nothing_else(study: Study) ->
 @by_name
 def test_what_is_not_there_is_told_as_such(study: Study) -> None:
     notes = study.table(find(study, Path("nowhere"))).notes
-    assert "came: not all cells are there yet" in notes
+    assert "found: not all cells are there yet" in notes
 
 
 @pytest.mark.parametrize("study", KEPT, ids=lambda study: study.name)
@@ -77,7 +77,7 @@ def test_of_federated_methods_the_one_that_is_sooner_is_told() -> None:
     assert table.rows[4] == ("skewed", "FedBuff", 0.3, "95.00 ± 0.00 (3)", "20 ± 0")
     assert table.rows[5] == ("skewed", "FedAsync", 0.3, "70.00 ± 0.00 (3)", "never")
     assert table.notes[-1] == (
-        "came: with skewed shares FedBuff is at 85% before FedAvg (seconds: FedAvg 60 ± 0, "
+        "found: with skewed shares FedBuff is at 85% before FedAvg (seconds: FedAvg 60 ± 0, "
         "FedBuff 20 ± 0, FedAsync never); skew costs FedAsync most (points: FedAvg 6.0, "
         "FedBuff 1.0, FedAsync 26.0)"
     )
@@ -155,7 +155,7 @@ def test_of_codecs_bytes_and_losses_stand_beside_the_plain_run() -> None:
     assert rows["plain"] == (0.04, *figures, "20.0 ± 0.0", 1.0)
     assert rows["int8, with feedback"] == (0.04, *figures, "2.0 ± 0.0", 10.0)
     assert table.notes[-1] == (
-        "came, as times the plain run's loss of 0.400: int8 near only with feedback (1.00 with "
+        "found, as times the plain run's loss of 0.400: int8 near only with feedback (1.00 with "
         "feedback, 2.00 without); top-k 10% near only with feedback (1.00 with feedback, 2.00 "
         "without); top-k 1% near only with feedback (1.00 with feedback, 2.00 without)"
     )

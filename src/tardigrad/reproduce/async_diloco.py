@@ -170,7 +170,7 @@ EXPECTED = (
 def _came(found: FoundCells) -> str:
     """At equal work and in equal time, each beside synchronous training."""
     if found.empty:
-        return "came: not all cells are there yet"
+        return "found: not all cells are there yet"
     samples = common_samples(found)
     work = {n: mean_score(found, _best(found, n), after(samples)) for n in METHODS}
     time = {n: mean_score(found, _best(found, n), last(LOSS)) for n in METHODS}
@@ -178,7 +178,7 @@ def _came(found: FoundCells) -> str:
     broken = work[ASYNC] > work[SYNC]
     repairs = [n for n in (DELAYS, DYLU) if work[n] < work[ASYNC]]
     return (
-        f"came: at equal work and best rates async Nesterov ends "
+        f"found: at equal work and best rates async Nesterov ends "
         f"{'above' if broken else 'not above'} sync DiLoCo, and "
         f"{' and '.join(repairs) if repairs else 'neither repair'} below it ({_told(work)}); in "
         f"equal time {_told(time)}; in equal time at the outer rate {USUAL:g} for all "

@@ -107,7 +107,7 @@ EXPECTED = (
 def _came(found: FoundCells) -> str:
     """Each codec's loss at the end over the plain run's."""
     if found.empty:
-        return "came: not all cells are there yet"
+        return "found: not all cells are there yet"
     plain = mean_score(found, _best(found, PLAIN), last(LOSS))
     words = []
     for codec in CODECS:
@@ -116,7 +116,7 @@ def _came(found: FoundCells) -> str:
         figures = ", ".join(f"{loss / plain:.2f} {way}" for way, loss in ends.items())
         where = {0: "above in both", 1: f"near only {near[0]}" if near else "", 2: "near in both"}
         words.append(f"{codec} {where[len(near)]} ({figures})")
-    return f"came, as times the plain run's loss of {plain:.3f}: {'; '.join(words)}"
+    return f"found, as times the plain run's loss of {plain:.3f}: {'; '.join(words)}"
 
 
 def _draw(found: FoundCells, folder: Path) -> list[Path]:

@@ -108,7 +108,7 @@ EXPECTED = (
 def _came(found: FoundCells) -> str:
     """By times to the target, and by what skew costs in accuracy."""
     if found.empty:
-        return "came: not all cells are there yet"
+        return "found: not all cells are there yet"
     times, lost = {}, {}
     for method in METHODS:
         stems = {shares: _best(found, shares, method) for shares in SHARES}
@@ -122,7 +122,7 @@ def _came(found: FoundCells) -> str:
     took = ", ".join(f"{m} {told(found, _best(found, 'skewed', m), _reaching)}" for m in METHODS)
     points = ", ".join(f"{method} {points:.1f}" for method, points in lost.items())
     return (
-        f"came: with skewed shares FedBuff is {'' if sooner else 'not '}at {TARGET:.0%} before "
+        f"found: with skewed shares FedBuff is {'' if sooner else 'not '}at {TARGET:.0%} before "
         f"FedAvg (seconds: {took}); skew costs {most} most (points: {points})"
     )
 

@@ -1,4 +1,4 @@
-"""Studies of methods newer than the five papers: each with what was expected and what came."""
+"""Studies of methods newer than the five papers: each with what was expected and what was found."""
 
 from tardigrad.reproduce.async_diloco import async_diloco
 from tardigrad.reproduce.compression import compression

@@ -181,7 +181,7 @@ EXPECTED = (
 def _came(found: FoundCells) -> str:
     """The order by time, for each cluster."""
     if found.empty:
-        return "came: not all cells are there yet"
+        return "found: not all cells are there yet"
     orders, held = [], []
     for where in CLUSTERS:
         stems = {name: _best(found, where, name) for name in METHODS}
@@ -192,7 +192,7 @@ def _came(found: FoundCells) -> str:
         bounded = min(mean[name] for name in mean if name.startswith("Ringmaster"))
         held += [where] if mean["ASGD"] > ALIKE * bounded else []
     words = f"hold ASGD back ({', '.join(held)})" if held else "do not hold ASGD back"
-    return f"came, in seconds: late gradients {words}; {'; '.join(orders)}"
+    return f"found, in seconds: late gradients {words}; {'; '.join(orders)}"
 
 
 def _draw(found: FoundCells, folder: Path) -> list[Path]:
