@@ -18,10 +18,10 @@ def bench(
         typer.Argument(metavar="NAME", help=f"{'|'.join(BENCHMARKS)}; without it, the list."),
     ] = None,
     device: Annotated[
-        Literal["cpu", "cuda"] | None, typer.Option(help="Where tensors are, for those with any.")
+        Literal["cpu", "cuda"] | None, typer.Option(help="Where tensors are, if there are any.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A shorter form, for those that have one.")
+        bool, typer.Option("--quick", help="A shorter form, where there is one.")
     ] = False,
     mnist: Annotated[
         bool, typer.Option("--mnist", help="ray: time to a target loss, with a slow worker.")

@@ -18,18 +18,19 @@ def claims(
     results: Annotated[
         Path, typer.Option("--results", help="Where `tardigrad reproduce` keeps its cells.")
     ] = Path("results"),
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write the table there.")] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the table to this file.")] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the table in Markdown.")
     ] = False,
     write: Annotated[
-        bool, typer.Option("--write", help="Write it into README.md of the results.")
+        bool,
+        typer.Option("--write", help="Write it into README.md of the results and of the project."),
     ] = False,
 ) -> None:
-    """The papers' claims, one by one: published, ours, the verdict, and the command that tests it.
+    """Show the papers' claims: published, ours, the verdict, and the command that tests each.
 
     Verdicts are computed from the cells that are there. Where the full form does not decide a
-    claim, the quick form does, and the table says so; empty cells are told as empty.
+    claim, the quick form does, and the table says so. Cells that are missing are named.
     """
     require(
         results.is_dir() or not write,

@@ -15,24 +15,25 @@ from tardigrad.experiment import compare as compare_rules
 def compare(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The experiment.")],
     rules: Annotated[
-        str, typer.Option("--rules", help="Such as sgd,fasgd:lr=0.005,my_rule.py:mine:lr=0.1")
+        str,
+        typer.Option("--rules", help="What to compare: sgd,fasgd:lr=0.005,my_rule.py:mine:lr=0.1"),
     ],
     changes: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Changes to it, such as updates=500."),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", help="Repeat with so many seeds.")] = 1,
+    seeds: Annotated[int, typer.Option("--seeds", help="How many seeds to repeat each with.")] = 1,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="The rule to compare with [the first].")
+        str | None, typer.Option("--baseline", help="The rule to compare others with [the first].")
     ] = None,
     target: Annotated[
-        float | None, typer.Option("--target", help="Also tell when the loss came down to this.")
+        float | None, typer.Option("--target", help="Also show when the loss came down to this.")
     ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
             "--jobs",
-            help="Runs at a time, each in a process of its own [1; on a GPU what makes use of it].",
+            help="Runs at a time, each in a process of its own [1; on a GPU enough to use it].",
         ),
     ] = None,
     to: Annotated[
@@ -47,9 +48,10 @@ def compare(
     """Compare rules on the same schedule of late gradients and the same batches.
 
     A rule takes lr, rate_scale, weight_decay, no_decay, ema and clip_norm from the file unless it
-    says its own. Each seed is a schedule, batches and initial weights of its own, the same for
-    every rule: the first table has mean ± standard deviation over seeds, the second the differences
-    from the baseline, paired by seed, with 95% intervals.
+    says its own. Each seed has a schedule, batches and initial weights of its own, the same for
+    every rule. The first table has the mean ± standard deviation over seeds, the second the
+    differences from the baseline, paired by seed, with 95% intervals. Figures show the curves, the
+    differences and the timelines.
     """
     spec = Spec.load(file, changes or ())
     on_gpu = str(spec.task.get("device", "cpu")).startswith("cuda")

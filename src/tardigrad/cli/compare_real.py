@@ -27,7 +27,9 @@ def compare_real(
     ] = None,
     every: Annotated[
         bool,
-        typer.Option("--all", help="Instead: 5 policies, each under 3 laws of step times."),
+        typer.Option(
+            "--all", help="Not one experiment: 5 policies, each under 3 laws of step times."
+        ),
     ] = False,
     address: Annotated[
         str | None,
@@ -35,7 +37,7 @@ def compare_real(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Run on Ray with the cluster's step times imposed, beside what the simulation predicts.
+    """Run on Ray with the cluster's step times imposed, and compare it with the simulation.
 
     --all takes about five minutes. Interrupted, it goes on with the runs that are missing.
     """

@@ -9,13 +9,15 @@ from tardigrad.core.text_table import TextTable
 from tardigrad.tasks import data as sets
 
 data = typer.Typer(
-    help="Data sets: fetched once, verified always.", add_completion=False, no_args_is_help=True
+    help="List and fetch data sets, which are always verified.",
+    add_completion=False,
+    no_args_is_help=True,
 )
 
 
 @data.command("list")
 def list_sets() -> None:
-    """The data sets, and which of them are here already."""
+    """List the data sets, and say which of them are here already."""
     rows = [
         (row.name, row.what, f"{row.size_bytes / 1e6:.0f}", "yes" if row.cached else "no")
         for row in sets.describe()

@@ -24,7 +24,7 @@ class Found(NamedTuple):
 
 
 def doctor() -> None:
-    """What is here (compiler, processor, torch, GPU, Ray), and what that means for you."""
+    """Say what is here (compiler, processor, torch, GPU, Ray), and what that means for you."""
     rows = [*_machine(), _compiler(), _gpu(), _ray(), _shared_memory(), _loggers()]
     out.print(TextTable(("what", "here", "what that means"), rows))
 

@@ -16,13 +16,13 @@ WHAT = (*LISTS, "traces")
 
 
 def show_list(
-    what: Annotated[str, typer.Argument(metavar="|".join(WHAT), help="Which of them.")],
+    what: Annotated[str, typer.Argument(metavar="|".join(WHAT), help="What to list.")],
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Tell all about this one, or FILE.py:NAME of yours."),
+        typer.Argument(metavar="NAME", help="Explain this one, or one of yours: FILE.py:NAME."),
     ] = None,
 ) -> None:
-    """What a spec can name: each with its formula or what it does; of one, every argument."""
+    """List what a spec can name, with formulas or what each does; or one with every argument."""
     if what == "schedules":  # their name in 0.1
         tell("warning: learning rates are listed by tardigrad list rates")
         what = "rates"

@@ -32,26 +32,28 @@ def plan(
         Path | None, typer.Option("--spec", help="The experiment to train; its cluster is LOG's.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option("--target", help="When it is good enough: loss=0.5, accuracy=0.9.")
+        str | None, typer.Option("--target", help="What is good enough: loss=0.5, accuracy=0.9.")
     ] = None,
-    price: Annotated[float | None, typer.Option("--price", help="Of one worker's hour.")] = None,
+    price: Annotated[
+        float | None, typer.Option("--price", help="What a worker costs an hour.")
+    ] = None,
     budget: Annotated[
-        str, typer.Option("--budget", help="Of this machine's time: 90s, 5m, 2h.")
+        str, typer.Option("--budget", help="How long it may search: 90s, 5m, 2h.")
     ] = BUDGET,
-    seeds: Annotated[int, typer.Option("--seeds", help="At most so many.")] = 5,
+    seeds: Annotated[int, typer.Option("--seeds", help="At most so many a candidate.")] = 5,
     workers: Annotated[
         str | None,
         typer.Option("--workers", help="How many machines there are, or a range such as 8:64."),
     ] = None,
     without_stragglers: Annotated[
-        bool, typer.Option("--without-stragglers", help="What if nobody were slower?")
+        bool, typer.Option("--without-stragglers", help="What if none were slower?")
     ] = False,
     mtbf: Annotated[
         str | None,
         typer.Option("--mtbf", help="What if a worker failed that often (mean time, such as 6h)?"),
     ] = None,
     repair: Annotated[
-        str, typer.Option("--repair", help="With --mtbf: until another is in its place.")
+        str, typer.Option("--repair", help="With --mtbf: time until it is replaced.")
     ] = "5m",
     needed: Annotated[
         Path | None,
@@ -76,11 +78,12 @@ def plan(
 ) -> None:
     """Say what to run on a cluster: how long until the model is this good, and what it costs.
 
-    LOG alone: every policy's gradients per second, waiting, staleness and drops, from simulated
-    schedules; no tensors, in seconds. With --spec and --target: at most 40 candidates (policies,
-    backups, rules, rates) are trained in virtual time until it is clear who reaches the target
-    first, or the budget is spent. The folder gets a figure, plan.json and recommended.toml, an
-    experiment ready to run from anywhere; a plan that was stopped goes on from there.
+    LOG alone gives every policy's gradients per second, waiting, staleness and drops. That takes
+    seconds: schedules are simulated, without tensors. With --spec and --target, at most 40
+    candidates (policies, backups, rules, rates) are trained in virtual time until it is clear which
+    reaches the target first, or the budget is spent. The folder gets a figure, plan.json and
+    recommended.toml, an experiment ready to run from anywhere; a plan that was stopped goes on from
+    there.
     """
     folder = to or Path("plans") / file.stem
     failures = None

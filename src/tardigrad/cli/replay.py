@@ -18,7 +18,9 @@ def replay(
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Although what the bits depend on is not the same here."),
+        typer.Option(
+            "--force", help="Replay even if what the bits depend on is not the same here."
+        ),
     ] = False,
 ) -> None:
     """Execute a run's schedule again, simulated or real, and say whether every bit is the same.

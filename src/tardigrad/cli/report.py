@@ -32,11 +32,13 @@ def report(
         ),
     ] = False,
     target: Annotated[
-        float | None, typer.Option("--target", help="Also tell when the loss came down to this.")
+        float | None, typer.Option("--target", help="Also show when the loss came down to this.")
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", help="Of a comparison: the rule to compare with [the first]."),
+        typer.Option(
+            "--baseline", help="Of a comparison: the rule to compare others with [the first]."
+        ),
     ] = None,
     to: Annotated[
         list[Path] | None,
@@ -49,7 +51,7 @@ def report(
 ) -> None:
     """Print a folder's table and draw its figures again, from what is in it.
 
-    **tardigrad report --html SYNC ASYNC** sets two runs on one clock, the first above the second.
+    **tardigrad report --html SYNC ASYNC** puts two runs on one clock, the first above the second.
     """
     if html:
         require(baseline is None, "a page has no baseline: leave --baseline out")

@@ -17,9 +17,10 @@ from tardigrad.reproduce.schedule_studies import stragglers_study
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="|".join(STUDIES))],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=", ".join(STUDIES))],
     quick: Annotated[
-        bool, typer.Option("--quick", help="A small form: minutes on a CPU, shows the direction.")
+        bool,
+        typer.Option("--quick", help="Run a small form: minutes on a CPU, shows the direction."),
     ] = False,
     device: Annotated[str, typer.Option(help="Train on this device, such as cuda.")] = "cpu",
     cells: Annotated[
@@ -36,7 +37,7 @@ def reproduce(
 ) -> None:
     """Reproduce a published figure or table, cell by cell: ours beside theirs, drawn.
 
-    A cell is one run. Each is kept as it ends; the same command again runs what is missing, and
+    A cell is one run. Each is kept as it ends. The same command again runs what is missing, and
     cells that another machine ran may be copied into the folder. **tardigrad claims** judges by
     what is there.
     """

@@ -40,7 +40,10 @@ def run(
         bool, typer.Option("--resume", help="Go on with the run that is in the folder.")
     ] = False,
     on: Annotated[
-        Where, typer.Option("--on", help="In virtual time here, or on real processes by Ray.")
+        Where,
+        typer.Option(
+            "--on", help="In virtual time on this machine, or on real processes with Ray."
+        ),
     ] = Where.simulator,
     address: Annotated[
         str | None,

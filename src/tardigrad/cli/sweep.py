@@ -21,10 +21,10 @@ def sweep(
         ),
     ],
     seeds: Annotated[
-        int | None, typer.Option("--seeds", help="Repeat each point with so many seeds [1].")
+        int | None, typer.Option("--seeds", help="How many seeds to repeat each point with [1].")
     ] = None,
     target: Annotated[
-        float | None, typer.Option("--target", help="Also tell when the loss came down to this.")
+        float | None, typer.Option("--target", help="Also show when the loss came down to this.")
     ] = None,
     to: Annotated[
         list[Path] | None,
@@ -36,9 +36,7 @@ def sweep(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            "--jobs", help="Runs at a time [one per core, on a GPU what makes use of it]."
-        ),
+        typer.Option("--jobs", help="Runs at a time [one per core, on a GPU enough to use it]."),
     ] = None,
 ) -> None:
     """Run an experiment at every combination of values: one table, one figure.
