@@ -51,7 +51,7 @@ def spans() -> list[tuple[str, float, float]]:
 FORMS = {
     "milliseconds by host, semicolons": (
         lines("Host;Step;Step time (ms)", *(f"{h};{i};{1000 * t:g}" for h, i, t in each())),
-        ["columns parted by semicolons", "Step time (ms) is in milliseconds"],
+        ["columns separated by semicolons", "Step time (ms) is in milliseconds"],
     ),
     "decimal commas": (
         lines("host;duration", *(f"{h};{t:.3f}".replace(".", ",") for h, _, t in each())),
@@ -62,7 +62,7 @@ FORMS = {
             "step\tnode-2\tnode-10",
             *(f"{i}\t{a}\t{b}" for i, (a, b) in enumerate(zip(FIRST, SECOND, strict=True))),
         ),
-        ["columns parted by tabs", "a column per worker: node-2, node-10"],
+        ["columns separated by tabs", "a column per worker: node-2, node-10"],
     ),
     "start and end since 1970, milliseconds by size": (
         lines("host,start,end", *(f"{h},{1000 * a:.0f},{1000 * b:.0f}" for h, a, b in spans())),
@@ -98,7 +98,7 @@ FORMS = {
                 for at in moments(times)
             ),
         ),
-        ["columns parted by bars", "time is in seconds"],
+        ["columns separated by bars", "time is in seconds"],
     ),
     "hosts with names in our own columns": (
         lines("worker,step_s", *(f"{h},{t}" for h, _, t in each())),

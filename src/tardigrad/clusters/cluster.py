@@ -38,7 +38,7 @@ class Absence:
     """A worker leaves at a time, and perhaps returns.
 
     What it had not pushed by then is lost. What it had pushed is applied where it arrives, but not
-    answered, also when the worker is back by then: it begins anew with what every shard has at its
+    answered, even if the worker is back by then: it begins anew with what every shard has at its
     return. No group holds gradients that a worker has computed before it left and after it came
     back: the older one is dropped ("earlier stay").
     """

@@ -50,7 +50,7 @@ class Network:
         latency_s · (1 + jitter · X) + model_bytes / (M · bandwidth_bytes_s)
 
     (X exponential, mean 1), and a pull rare_delay_s more with probability rare_probability. A push
-    that a codec has encoded has the bytes of that form in the place of model_bytes / M.
+    that a codec has encoded has the bytes of that form in place of model_bytes / M.
     Pairs do not queue behind each other: bandwidth_bytes_s belongs to the pair (**choice**; a link
     that all share is a smaller bandwidth). What one sends the other arrives in order (**choice**,
     as over a connection): a message that would overtake an earlier one arrives with it.

@@ -84,7 +84,7 @@ def execute(
         checkpoints: where the run is saved, and whether it goes on from there; None: nowhere.
         limits: what it may take; None: what the machine has left.
         stop: what ends the run before all updates are made.
-        observers: who looks on while it goes.
+        observers: told how the run goes.
         watch: called after every update, by the fast engine after every batch of them.
         say: told, in a line each, which engine was picked and why, and whether the code has changed
             since the checkpoint to go on from (a warning, where nobody is to be told).

@@ -1,4 +1,4 @@
-"""Who looks on while a run goes: one small interface, called by every way of running."""
+"""Observers of a run: one small interface, called by every way of running."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

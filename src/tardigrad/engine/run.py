@@ -152,7 +152,7 @@ class Run:
     def plot(self, path: str | Path | None = None, by: Literal["time", "update"] = "time") -> Any:
         """The loss as a matplotlib figure: of the evaluations, or else of the batches.
 
-        path: where it is written too; its ending says how, such as .png, .pdf or .svg.
+        path: a file to write as well; its ending says how, such as .png, .pdf or .svg.
         by: against the schedule's time, or against updates.
         """
         return _above("plot")(self, path, by)

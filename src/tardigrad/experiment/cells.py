@@ -55,7 +55,7 @@ class Experiment(Protocol):
 
 
 MakeObservers = Callable[[str, int], Sequence[Observer]]
-"""By the label and the seed of a run, those who look on; made where it is run."""
+"""By the label and the seed of a run, its observers; made where it is run."""
 
 
 class RunCell(NamedTuple):

@@ -57,8 +57,8 @@ def compare(
             then has the same data, batches and initial weights with every seed; or a whole
             experiment, a `tg.Spec` or the path of its file.
         rules: by name, rules or texts as on the command line ("sgd:lr=0.02"); or such texts alone,
-            in a list or parted by commas. With a spec, a text takes lr, rate_scale, weight_decay,
-            no_decay, ema and clip_norm from the spec's rule unless it says its own.
+            in a list or separated by commas. With a spec, a text takes lr, rate_scale,
+            weight_decay, no_decay, ema and clip_norm from the spec's rule unless it says its own.
         seeds: how many, counting up from the setting's `seed`. With the same seed all rules meet
             the same schedule, batches and initial weights.
         baseline: the rule that others are compared with; left out: the first.
@@ -66,7 +66,7 @@ def compare(
             many as make use of it (`experiment.sharing`). The bits are the same. A script that
             uses several needs `if __name__ == "__main__":`.
         folder: where each run is kept when it has ended; left out: nowhere.
-        observers: (label, seed) -> those who look on at that run.
+        observers: (label, seed) -> the observers of that run.
         say: told, a line at a time, how runs are executed.
         progress: told of each run.
         setting: policy, cluster, updates, seed, shards, engine, link, shard_by, evaluation, limits

@@ -33,7 +33,7 @@ def replay(
         run: a run, or the folder of one.
         until: stop after this update; what was recorded by then is compared.
         checkpoint: where to save everything known at the end of the replay.
-        force: although what the bits depend on is not the same here.
+        force: replay even if what the bits depend on is not the same here.
         task, rule, work, codec: those it was made with, where the folder has no spec that tells.
     """
     if isinstance(run, Run):

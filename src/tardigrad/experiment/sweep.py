@@ -64,7 +64,7 @@ def sweep(
             many as make use of it (`experiment.sharing`). The bits are the same. A script that
             uses several needs `if __name__ == "__main__":`.
         folder: where each run is kept when it has ended; left out: nowhere.
-        observers: (label, seed) -> those who look on at that run.
+        observers: (label, seed) -> the observers of that run.
         say: told, a line at a time, how runs are executed.
         progress: told of each run.
     """

@@ -22,7 +22,7 @@ class Budget(Link):
         p_s = min(1, λ v̄_s),  λ such that Σ_s b_s p_s = bytes_per_update.
 
     With each tensor a shard of its own (`shards="tensor"`) the tensors share the bandwidth; with
-    one shard it is a fixed rate. Sending is by credit, not by lot: each opportunity adds p_s to
+    one shard it is a fixed rate. Sending is by credit, not at random: each opportunity adds p_s to
     what the pair of worker and shard has saved, and a whole 1 sends it. So after n opportunities
     each pair's spending is within one slice of its due, and traffic is even. The first credit is
     a keyed uniform draw, so that workers do not all send together.

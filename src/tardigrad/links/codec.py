@@ -37,10 +37,11 @@ class SliceOf(NamedTuple):
 
 
 class Codec(ABC):
-    """A frozen dataclass. Encoding is a pure function, so that recovery and replay can repeat it.
+    """In which form gradients are pushed: a frozen dataclass.
 
-    It need not be linear, but with error feedback it should contract: ‖p − C(p)‖ < ‖p‖ for p ≠ 0,
-    or the error grows without bound.
+    Encoding is a pure function, so that recovery and replay can repeat it. It need not be linear,
+    but with error feedback it should contract: ‖p − C(p)‖ < ‖p‖ for p ≠ 0, or the error grows
+    without bound.
     """
 
     error_feedback: bool = False
@@ -48,15 +49,15 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, values: Values, of: SliceOf) -> Encoded:
-        """One shard's slice, all finite, as it travels."""
+        """One shard's slice of a gradient, all of it finite, in the form in which it travels."""
 
     @abstractmethod
     def decode(self, encoded: Encoded, length: int) -> Values:
-        """The slice as the shard sees it, of so many numbers."""
+        """The slice of `length` numbers, as the shard sees it."""
 
     @abstractmethod
     def encoded_bytes(self, length: int, number_bytes: int) -> int:
-        """Of a slice of so many numbers, each of so many bytes; known before there are numbers."""
+        """What a slice of `length` numbers takes on the way; known before there is a gradient."""
 
 
 class Sent(NamedTuple):

@@ -23,7 +23,7 @@ class Int8(Codec):
         error_feedback: whether workers keep what was not sent.
 
     Choices:
-        Rounding is to the nearest, not by lot: with error feedback that is enough, and it draws
+        Rounding is to the nearest, not at random: with error feedback that is enough, and it draws
         nothing. Where s is too small or too large for its type, numbers are sent as at most ±127 s,
         and the rest is error.
     """

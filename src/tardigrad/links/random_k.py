@@ -1,4 +1,4 @@
-"""Numbers of each slice, chosen by lot."""
+"""Numbers of each slice, chosen at random."""
 
 from dataclasses import dataclass
 

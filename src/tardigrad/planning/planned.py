@@ -135,7 +135,7 @@ def plan(
     Without a target, policies are compared by simulated schedules alone: gradients per second,
     which are not progress. With one, at most 40 candidates (policies × backups × rules × rates,
     and codecs where a gradient's bytes take a tenth of a step's time or more) are trained in
-    virtual time on the spec's task, by successive halving with paired seeds, until it is clear who
+    virtual time on the spec's task, by successive halving with paired seeds, until it is clear which
     reaches the target first or the budget is spent.
 
     Args:
@@ -144,8 +144,8 @@ def plan(
         spec: the experiment whose task and rule are trained; its cluster is replaced by `where`.
         target: such as "loss=0.5" or "accuracy=0.9", of the first split that is evaluated.
         changes: to the spec, such as "updates=4000" or "cluster.order=recorded".
-        price: of one worker's hour.
-        budget: of this machine's time, such as "5m".
+        price: what one worker costs an hour.
+        budget: how much of this machine's time it may take, such as "5m".
         seeds: at most so many, counting up from the spec's.
         workers: how many machines there are, or from how many to how many ("8:64": 8, 16, 32, 64).
         without_stragglers: also tell what it would be if nobody were slower than the others.

@@ -20,18 +20,18 @@ from tardigrad.policies.machine import (
 class Async(Policy):
     """Apply each gradient on arrival and release its worker with the new θ.
 
-    wait=False: it goes on at once, from a version before its own push was applied (FRED's open
-    question). Where messages take no time that is the version which its push met: the shard answers
-    before it applies. Over a network the worker has no newer version, the moment it has pushed,
-    than the last that came; it starts with that, and the answer, still of the version that the push
-    met, is in its view when it next starts. So it never waits, every push is answered, and each
-    gradient is older by what was applied while the one before it was computed.
+    wait=False: the worker goes on at once, from a version before its own push was applied (FRED's
+    open question). Where messages take no time, that is the version that its push met: the shard
+    answers before it applies. Over a network, the newest version that a worker has when it pushes
+    is the last that came. It starts with that; the answer, still of the version that the push met,
+    is in its view when it next starts. So it never waits, every push is answered, and each gradient
+    is older by what was applied while the one before it was computed.
 
     Args:
-        wait: whether a worker waits for the answer to its push; False as told above.
+        wait: whether a worker waits for the answer to its push; False: as described above.
 
-    **Choice**: on Ray it waits for one word of shard 0, the number of its next gradient, by which
-    samples are dealt; not for the version.
+    **Choice**: on Ray it waits for one message of shard 0, the number of its next gradient, by
+    which samples are dealt; it does not wait for the version.
     """
 
     wait: bool = True

@@ -17,8 +17,8 @@ class DyLU(WrappingPolicy):
     """Run `policy` with rows of H_w = max(1, ⌊H · v_w / max v⌋) steps: all end about together.
 
     H are the steps of the work (`tg.LocalSteps(16, …)`), v_w = steps / (end − start) of the last
-    rows that worker w has pushed, and max v that of the fastest worker that is there. A worker of
-    which nothing has come takes H.
+    rows that worker w has pushed, and max v that of the fastest worker that is there. A worker that
+    has not pushed yet takes H.
 
     Shard 0 decides when it gives a worker its row, from the headers that have come to it. What it
     decided stands in the schedule (`steps`).

@@ -30,11 +30,11 @@ class Malenia(Policy):
     worker's data count the same (where workers have data of their own, `Rennala` would forget the
     slow ones'), and a slow worker's few gradients are made up for by the others' many.
 
-    Who pushes goes on at once with the version that is there; over several shards, when all are at
-    one version. A gradient of an older version is dropped ("old version") when it arrives. Each
-    shard counts for itself; where all workers have come to wait for it, because some of what they
-    pushed was lost, it goes on with less. What a worker gave before it left stays in the update,
-    as one more worker's share, but is not waited for.
+    A worker that has pushed goes on at once with the version that is there; over several shards,
+    when all are at one version. A gradient of an older version is dropped ("old version") when it
+    arrives. Each shard counts for itself; where all workers have come to wait for it, because some
+    of what they pushed was lost, it goes on with less. What a worker gave before it left stays in
+    the update, as one more worker's share, but is not waited for.
 
     Args:
         batch: S, the gradients that an update is worth: where all give the same, how many it takes.

@@ -24,8 +24,8 @@ class Partial(Policy):
 
     A worker carries one round number and stamps all its pushes with it, also those of blocks that
     are older. A shard at version t takes gradients stamped t or newer until `push` of them are
-    there and then for up to `push_timeout_s` more, or until all present workers have answered
-    (whose gradient was dropped has not); it updates with d·η·Updater(mean of d) and broadcasts its
+    there and then for up to `push_timeout_s` more, or until all present workers have answered (one
+    whose gradient was dropped has not); it updates with d·η·Updater(mean of d) and broadcasts its
     new version to all. Older stamps are dropped ("old stamp"). A worker in round t starts when the
     share `pull` of all blocks has come in version t or newer, after up to `pull_timeout_s` more or
     when all have; a block that has not come keeps its older value.

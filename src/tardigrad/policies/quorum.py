@@ -32,10 +32,9 @@ class Quorum(Policy):
     """Wait for `size` workers' gradients of a version, then a grace; apply their weighted mean.
 
     A version ends sooner where all present workers have answered. A gradient that comes later finds
-    a newer version. It is dropped ("too late"), or left for the next update, to whose mean it is
-    one more (late="next"); it does not count in that quorum, because its worker is released at
-    once, in both cases, and pushes for it again. When fewer than `size` workers are present, all of
-    those are waited for.
+    a newer version. It is dropped ("too late"), or joins the mean of the next update (late="next").
+    It does not count in that quorum: in both cases its worker is released at once and pushes for it
+    again. When fewer than `size` workers are present, all of those are waited for.
 
     Args:
         size: K, from 1 to the number of workers.
@@ -44,7 +43,7 @@ class Quorum(Policy):
         weights: how much a gradient counts: all the same ("equal"), in proportion to the samples in
             it ("samples"), or to samples² / steps, which prefers large batches
             ("samples_squared_per_step"; Decoupled DiLoCo: tokens² / steps).
-        grace_deviations: k, in the place of `grace_s`: after the K-th, wait until median + k · MAD
+        grace_deviations: k, in place of `grace_s`: after the K-th, wait until median + k · MAD
             of the time from a version's beginning until a gradient of it comes. Each shard measures
             for itself, late ones too, the last 16 of each worker; 5 is 3.4 standard deviations of
             normal times.

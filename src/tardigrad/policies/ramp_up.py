@@ -25,9 +25,9 @@ class RampUp(WrappingPolicy):
     worker starts when every shard has let it in. For asynchronous training at large staleness
     (above some 15 steps), which may otherwise blow up at the start.
 
-    A choice: N stays the number that begins. Who leaves lets the next ones move up, and never takes
-    back a turn: shards hear of it at different versions, and those that had let a worker in would
-    wait for it while it waits for the others. Newcomers come last.
+    A choice: N stays the number at the start. One that leaves lets the next ones move up, and never
+    takes back a turn: shards hear of it at different versions, and those that had let a worker in
+    would wait for it while it waits for the others. Newcomers come last.
 
     Args:
         policy: any other policy.

@@ -19,10 +19,10 @@ from tardigrad.policies.machine import (
 class Rennala(Policy):
     """Apply the mean of `batch` gradients of one version; drop the rest, or interrupt them.
 
-    A worker may give several. Who pushes goes on at once with the version that is there; over
-    several shards, when all are at one version. A gradient of an older version is dropped ("old
-    version") when it arrives. Each shard counts for itself; where all workers have come to wait for
-    it, because some of what they pushed was lost, it goes on with less.
+    A worker may give several. Having pushed, it goes on at once with the version that is there;
+    over several shards, when all are at one version. A gradient of an older version is dropped
+    ("old version") when it arrives. Each shard counts for itself; where all workers have come to
+    wait for it, because some of what they pushed was lost, it goes on with less.
 
     Args:
         batch: B, how many gradients an update takes, from one worker or several.

@@ -32,7 +32,7 @@ class Ringmaster(Policy):
     For an L-smooth function, noise of variance σ² and gradients as small as √ε, the paper's rate is
     γ = min(1/(2RL), ε/(4Lσ²)).
 
-    Limits: it is `BoundedDelay(bound − 1)`, which other papers count so; a bound that is never
+    Limits: it is `BoundedDelay(bound − 1)`, as other papers count the bound; a bound that is never
     reached is `Async`.
 
     Reference: Maranjyan, Tyurin and Richtárik, Ringmaster ASGD (2025), Algorithms 4 and 5.

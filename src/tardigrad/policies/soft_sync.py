@@ -18,7 +18,7 @@ class SoftSync(Policy):
     Args:
         groups: n. From 1 to the number of workers; a group never has less than one gradient, also
             when workers have left.
-        size: c itself, in the place of `groups`. Where workers wait it is at most their number, and
+        size: c itself, in place of `groups`. Where workers wait it is at most their number, and
             when fewer are present, all of those.
         wait: True: a worker waits until its group is applied (FRED). False: it takes the version
             that is there and goes on (Zhang et al. 2015), so that a fast worker may be in one group

@@ -52,7 +52,7 @@ class Processes(Placement):
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is made to happen to a run, to see how it takes that."""
+    """What is made to happen to a run, to test how it copes."""
 
     impose: TimedCluster | None = None
     """A time model whose step times (drawn with the run's seed) the workers keep, by waiting after

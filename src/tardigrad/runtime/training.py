@@ -117,9 +117,9 @@ def train(
         processes: where they are and what they share; None: all on this machine.
         scenario: what is made to happen to them: step times, kills, workers that come and go.
         stop: what ends the run before all updates are made.
-        observers: who looks on while it goes; `about` is what they are told of it.
+        observers: told how the run goes; `about` is what they are told of it at its start.
         watch: called several times a second.
-        say: told, in a line each, who has died and was brought back, and what is waited for long;
+        say: told, in a line each, which process has died and was replaced, and what takes long;
             None: written to the log `tardigrad`.
     """
     policy, link, evaluation = policy or Async(), link or Full(), Evaluation.of(evaluation)

@@ -39,11 +39,10 @@ def schedule(
     bulk: bool = True,
     batches: int = 1,
 ) -> Schedule:
-    """Let the policy meet the time model until every shard has made `updates` updates.
+    """Simulate the policy on the cluster until every shard has made `updates` updates.
 
     All workers start at time 0 from version 0. `bulk=False` takes the event loop even where a
-    closed form gives the same schedule at once. What is pushed takes so many step times as it takes
-    `batches`.
+    closed form gives the same schedule at once. A row takes as many step times as it has `batches`.
     """
     policy, link = policy or Async(), link or Full()
     about = check_control(policy, cluster, updates, seed, shards, link, batches)

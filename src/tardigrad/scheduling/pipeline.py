@@ -39,8 +39,8 @@ def pipeline_schedule(
 
     A row is a minibatch, applied at stage s when its backward pass has ended there. Worker i of the
     schedule is the i-th of the P minibatches under way: row b is of worker b mod P, as its step
-    b div P. Execute it with shard_by="tensor", so that stages hold whole tensors, in the order of
-    the model's.
+    b div P. Execute it with shard_by="tensor", so that stages hold whole tensors, in the model's
+    order.
 
     Args:
         stages: P.

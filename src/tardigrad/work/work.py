@@ -51,9 +51,9 @@ class Work(ABC, Generic[Kept]):
         batches: int,
         interrupted: Interrupted = never,
     ) -> Delivery[Kept] | None:
-        """Of one row; `turn` is its first batch, `turn.later(1)` the next.
+        """Do the work of one row; `turn` is its first batch, `turn.later(1)` the next.
 
-        Asked between batches, `interrupted` tells whether the row counts no more: then the answer
+        Asked between batches, `interrupted` says whether the row no longer counts: then the answer
         is None, and the worker's state stays what it was.
         """
 

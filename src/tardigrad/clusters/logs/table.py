@@ -65,7 +65,7 @@ def _read_separated(path: str, text: str) -> LogTable:
     )
     require(len(set(header)) == len(header), f"{path}, line {first + 1}: a column stands twice")
     require(len(rows) > 1, f"{path} has a header and nothing below it")
-    guesses = [] if separator == "," else [f"columns parted by {SEPARATORS[separator]}"]
+    guesses = [] if separator == "," else [f"columns separated by {SEPARATORS[separator]}"]
     told, commas = [], False
     for number, cells in enumerate(rows[1:], start=first + 2):
         require(
