@@ -1,4 +1,4 @@
-"""What a spec can name, read from the source: importing it would take torch's second and more."""
+"""What a spec can name, read from the source: importing it would take torch a second or more."""
 
 import ast
 from collections.abc import Iterator

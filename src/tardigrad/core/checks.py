@@ -1,4 +1,4 @@
-"""Checks of what users give: each error names the field, says what is wrong and what would do."""
+"""Checks of what users give: each error names the field, what is wrong and what would be right."""
 
 import difflib
 import math

@@ -1,4 +1,4 @@
-"""Driving an execution to its end: evaluate on the way, save and go on, stop, tell who looks on."""
+"""Driving an execution to its end: evaluate on the way, save and go on, stop, tell observers."""
 
 import time
 from collections.abc import Mapping, Sequence

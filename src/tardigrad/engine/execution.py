@@ -1,4 +1,4 @@
-"""What every engine has: where a job stands, its result, and how it is saved and gone on with.
+"""What every engine has: where a job stands, its result, and how it is saved and resumed.
 
 An engine adds which gradients are computed together, and who computes and applies them.
 """

@@ -1,4 +1,4 @@
-"""Which spec a run may be gone on with: its own, made longer or ended and logged otherwise."""
+"""Which spec may resume a run: its own, or one that differs in its length, stops or loggers."""
 
 from dataclasses import replace
 from typing import Any

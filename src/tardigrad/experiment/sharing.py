@@ -1,4 +1,4 @@
-"""How many runs are at once on a GPU, each in a process of its own.
+"""How many runs share a GPU at a time, each in a process of its own.
 
 A run with several gradients side by side keeps a GPU busy, and others beside it gain nothing:
 ResNet-20 in TF32 on an H200, 32 workers, made 744 updates a second alone, 676 and 668 in all with 2

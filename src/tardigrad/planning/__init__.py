@@ -1,4 +1,4 @@
-"""Questions that schedules answer without tensors: what to run on a cluster, and published studies.
+"""What to run on a cluster: by schedules alone, or by training candidates; studies of schedules.
 
 Every figure comes from `Setting.measure`.
 """

@@ -1,4 +1,4 @@
-"""The one way to a figure: let a policy meet the cluster, and look at the schedule."""
+"""The one way to a figure: make a policy's schedule on the cluster, and look at it."""
 
 import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace

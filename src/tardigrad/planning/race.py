@@ -1,4 +1,4 @@
-"""Candidates trained against one another until it is clear who reaches the target first."""
+"""Candidates trained against one another until it is clear which reaches the target first."""
 
 import math
 import statistics

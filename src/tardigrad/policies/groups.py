@@ -1,4 +1,4 @@
-"""What the push halves share that gather gradients into groups."""
+"""Shared by push halves that collect gradients into groups."""
 
 from abc import abstractmethod
 from collections.abc import Iterable

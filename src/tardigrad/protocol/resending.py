@@ -1,4 +1,4 @@
-"""When a worker says something again to a shard."""
+"""When a worker sends something again to a shard."""
 
 from dataclasses import dataclass
 

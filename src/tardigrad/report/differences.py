@@ -1,4 +1,4 @@
-"""Paired differences: each run less the baseline's with the same seed.
+"""Paired differences: each run minus the baseline's with the same seed.
 
 What a seed brings to both, such as a hard schedule or lucky initial weights, cancels out, so few
 seeds tell more than two means with their spreads do.

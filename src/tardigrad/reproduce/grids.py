@@ -1,4 +1,4 @@
-"""Rates by one way for all: each method has the best of the same grid, by the same budget."""
+"""Rates, found in the same way for all: each method's best of one grid, with one budget."""
 
 import math
 import statistics

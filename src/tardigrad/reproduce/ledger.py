@@ -1,4 +1,4 @@
-"""The 24 claims, and who tests each."""
+"""The 24 claims, and what tests each."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What looks on while a run on Ray goes: evaluates, tells observers, and says when to stop."""
+"""Watches a run on Ray: evaluates, tells observers, and says when to stop."""
 
 import math
 import time
