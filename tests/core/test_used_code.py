@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import types
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,25 @@ def test_a_change_is_told_by_the_files_name(own: Path) -> None:
         "own_new.py was not used then",
     ]
     assert changes(used_code(rule), before)[1] == "own_new.py is not used now"
+
+
+def test_a_file_is_looked_for_once_and_again_the_next_time(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every run asks, and rules import much in common."""
+    asked = Counter[Path]()
+    is_file = Path.is_file
+
+    def counted(path: Path) -> bool:
+        asked[path] += 1
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", counted)
+    rule = the("own_rule").halved(0.1)
+    assert "nowhere_to_be_found.py" not in used_code(rule)
+    assert max(asked.values()) <= 2  # as the file of an object, and as what another imports
+    (own / "nowhere_to_be_found.py").write_text("nothing = 0\n")
+    assert "nowhere_to_be_found.py" in used_code(rule)
 
 
 def test_the_same_files_elsewhere_have_the_same_names(own: Path, tmp_path: Path) -> None:

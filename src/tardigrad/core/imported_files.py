@@ -112,6 +112,7 @@ class Read:
 
 def reached(sources: Iterable[SourceFile]) -> list[SourceFile]:
     """These files and all that they lead to, sorted by name."""
+    _in.cache_clear()  # files come and go between two calls, and one asks for each many times
     found: dict[Path, SourceFile] = {}
     waiting = list(sources)
     while waiting:
@@ -185,6 +186,7 @@ def _chain(node: ast.expr) -> tuple[str, ...]:
     return (node.id, *reversed(names)) if isinstance(node, ast.Name) else ()
 
 
+@lru_cache(maxsize=4096)
 def _in(folder: Path, module: str) -> SourceFile | None:
     path = folder.joinpath(*module.split("."))
     for file in (path / "__init__.py", path.with_name(path.name + ".py")):
