@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PATHS = [str(ROOT / "src"), str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, PATHS))
+# What of a stopped process Ray asks to end is ended by force after this, and not after 5 s.
+os.environ.update({"RAY_kill_worker_timeout_milliseconds": "500"})
 
 
 @pytest.fixture(scope="package")

@@ -35,8 +35,18 @@ LINKS: dict[str, tg.Link] = {
 }
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "killed"])
-@pytest.mark.parametrize("name", LINKS)
+KILLED = ("top_k", "int8 without feedback behind a gate")
+"""One with an error and one without; the others under stress."""
+
+
+@pytest.mark.parametrize(
+    ("name", "kill"),
+    [
+        *((name, False) for name in LINKS),
+        *((name, True) for name in KILLED),
+        *(pytest.param(n, True, marks=pytest.mark.stress) for n in LINKS if n not in KILLED),
+    ],
+)
 def test_replays_bit_for_bit(name: str, kill: bool, pool: ActorPool, tmp_path: Path) -> None:
     """A worker is killed between its pushes: one shard has the gradient, and what the other is
     sent is computed again with the worker's error. Its next process begins without one."""

@@ -17,27 +17,29 @@ TIMES = tg.Gamma(workers=3, mean_s=0.02, heterogeneous=True)
 UPDATES = 60
 
 
-def survive(pool: ActorPool, folder: Path, policy: Policy) -> tg.Run:
+def survive(
+    pool: ActorPool, folder: Path, policy: Policy, updates: int = UPDATES, cut_every: int = 25
+) -> tg.Run:
     """With a worker that dies between its pushes: one shard has the gradient, the other has not."""
     said: list[str] = []
     run = train(
-        TASK, RULE, policy, workers=3, shards=2, updates=UPDATES,
-        checkpoints=tg.Checkpoints(folder, 25),
+        TASK, RULE, policy, workers=3, shards=2, updates=updates,
+        checkpoints=tg.Checkpoints(folder, cut_every),
         processes=tg.Processes(pool=pool, digest_every=10),
         scenario=tg.Scenario(impose=TIMES, faults=[fail_at(worker=1, step=5)]), say=said.append,
     )  # fmt: skip
     assert any(line.startswith("worker 1 died (") for line in said)
-    assert_replays(run, TASK, RULE, UPDATES)
-    assert_nothing_lost_or_twice(folder, 2, UPDATES)
+    assert_replays(run, TASK, RULE, updates)
+    assert_nothing_lost_or_twice(folder, 2, updates)
     return run
 
 
 @pytest.mark.parametrize(
     "policy",
     [
-        tg.Quorum(2, grace_s=0.01),
+        pytest.param(tg.Quorum(2, grace_s=0.01), marks=pytest.mark.stress),
         tg.Quorum(2, grace_deviations=3.0, weights="samples"),
-        tg.Quorum(2, grace_deviations=3.0, late="next"),
+        pytest.param(tg.Quorum(2, grace_deviations=3.0, late="next"), marks=pytest.mark.stress),
     ],
     ids=str,
 )
@@ -51,7 +53,8 @@ def test_a_quorum_with_grace_survives_and_replays(
 
 
 def test_malenia_survives_and_replays_its_weights(pool: ActorPool, tmp_path: Path) -> None:
-    schedule = survive(pool, tmp_path, tg.Malenia(9)).schedule
+    """An update takes about nine gradients, so that twenty are more than a hundred."""
+    schedule = survive(pool, tmp_path, tg.Malenia(9), updates=20, cut_every=8).schedule
     assert schedule.weighted
     saved = tg.Schedule.load(next(tmp_path.glob("schedule*")))
     assert (saved.group_weights == schedule.group_weights).all()
