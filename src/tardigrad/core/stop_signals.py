@@ -1,6 +1,6 @@
 """Signals that ask for an end: Ctrl-C, and SIGTERM, which schedulers of clusters send.
 
-A run hears them between two updates, where it can be saved, in place of in the middle of one.
+A run hears them between two updates, where it can be saved, and not in the middle of one.
 """
 
 import signal
