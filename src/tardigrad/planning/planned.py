@@ -135,8 +135,8 @@ def plan(
     Without a target, policies are compared by simulated schedules alone: gradients per second,
     which are not progress. With one, at most 40 candidates (policies × backups × rules × rates,
     and codecs where a gradient's bytes take a tenth of a step's time or more) are trained in
-    virtual time on the spec's task, by successive halving with paired seeds, until it is clear which
-    reaches the target first or the budget is spent.
+    virtual time on the spec's task, by successive halving with paired seeds, until it is clear
+    which reaches the target first or the budget is spent.
 
     Args:
         where: a log of step times in any form that `Trace` takes, a name of `tardigrad list
