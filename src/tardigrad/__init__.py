@@ -122,6 +122,7 @@ PLACES = {
         "Delivery",
         "LocalSteps",
         "MicroBatches",
+        "OneGradient",
         "Work",
     ),
 }

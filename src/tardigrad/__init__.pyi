@@ -87,6 +87,7 @@ from tardigrad.tasks import Task as Task
 from tardigrad.work import Delivery as Delivery
 from tardigrad.work import LocalSteps as LocalSteps
 from tardigrad.work import MicroBatches as MicroBatches
+from tardigrad.work import OneGradient as OneGradient
 from tardigrad.work import Work as Work
 
 PLACES: dict[str, tuple[str, ...]]

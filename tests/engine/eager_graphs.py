@@ -105,7 +105,7 @@ def _in_turn(works: Sequence[Callable[[], None]], streams: Sequence[Any] = ()) -
 
 def branches(job: Job, most: int = 16) -> CudaBranches:
     """Ready to run, its gradient not compiled."""
-    gradient = BranchGradient(job.module, job.rule)
+    gradient = BranchGradient(job.module, job.one_gradient)
     made = CudaBranches(job, BranchPlan.of(job), gradient, most)
     made.prepare()
     return made

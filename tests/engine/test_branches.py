@@ -1,7 +1,6 @@
 """Gradients side by side: which, how many, and that their number changes no bit."""
 
 import json
-from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -108,11 +107,11 @@ def test_branches_follow_the_exact_executor(name: str, most: int) -> None:
 @pytest.mark.parametrize("case", ["augmented", "clipped", "no wait", "uniform"])
 def test_batches_from_outside_clipping_and_other_schedules(case: str) -> None:
     of = images(augment="pad_crop_flip" if case == "augmented" else None)
-    rule = replace(tg.rules.dana(lr=0.05), clip_norm=0.1 if case == "clipped" else None)
+    rule, work = tg.rules.dana(lr=0.05), tg.OneGradient(0.1 if case == "clipped" else None)
     policy, cluster, _ = POLICY_CASES[case if case in POLICY_CASES else "gamma"]
     schedule = tg.schedule(policy, cluster, updates=60)
-    run = drive(branches(Job.on_one_shard(schedule, of, rule)), 40)
-    close(run, tg.execute(schedule, of, rule, "exact", evaluation=40))
+    run = drive(branches(Job.on_one_shard(schedule, of, rule, work)), 40)
+    close(run, tg.execute(schedule, of, rule, "exact", evaluation=40, work=work))
 
 
 @pytest.mark.usefixtures("eager")
@@ -287,7 +286,7 @@ def test_what_lies_straight_is_not_looked_up() -> None:
 
 
 def given(of: ModuleTask, turn: Turn) -> tuple[BranchGradient, tuple[Tensor, Tensor, Any]]:
-    gradient = BranchGradient(of, tg.rules.sgd(lr=0.1))
+    gradient = BranchGradient(of, tg.OneGradient())
     (row,) = gradient.arrangement.staged(of.start()[None] * 1.01, torch.zeros(1).long())
     return gradient, (row, torch.zeros(gradient.statistics_size).double(), of.batch(turn))
 
@@ -301,7 +300,7 @@ def test_a_compiled_gradient_is_the_tasks_own(channels_last: bool) -> None:
     for turn in (Turn(0, 0, 0), Turn(3, 5, 7)):
         expected = of.gradient(of.start() * 1.01, turn)
         for way in (None, function):
-            gradient = BranchGradient(of, tg.rules.sgd(lr=0.1), way)
+            gradient = BranchGradient(of, tg.OneGradient(), way)
             statistics, out = zeros.clone(), torch.zeros_like(of.start())
             loss = gradient(row, statistics, *of.batch(turn), out)
             torch.testing.assert_close(loss, expected.loss, rtol=1e-12, atol=0)
@@ -334,7 +333,7 @@ def test_an_embedding_is_compiled_and_its_gradient_torchs_own(
     monkeypatch.setattr(fixed_order, "ATEN", SimpleNamespace(embedding_dense_backward=watched))
     out = torch.zeros_like(of.start())
     inputs, targets = batch
-    BranchGradient(of, tg.rules.sgd(lr=0.1), function)(row, zeros, inputs, targets, out)
+    BranchGradient(of, tg.OneGradient(), function)(row, zeros, inputs, targets, out)
     assert calls == [7]
     expected = of.gradient(of.start() * 1.01, Turn(0, 0, 0))
     assert (out - expected.grad).abs().max() <= 1e-12

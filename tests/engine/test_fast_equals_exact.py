@@ -11,6 +11,7 @@ import tardigrad as tg
 from tardigrad.engine.fast.gradients import Batched, check_batchable, padded
 from tardigrad.engine.job import Job
 from tardigrad.engine.unsuited import Unsuited
+from tardigrad.policies import Policy
 from tardigrad.tasks import Turn
 from tests.engine.fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
 
@@ -45,7 +46,7 @@ def test_every_gradient_at_the_same_view(count: int, batch_norm: bool) -> None:
     views[:, :size] = on.start() + 0.3 * torch.randn(count, size, generator=draw).double()
     rows = np.array([3, 9, 0, 5, 12, 17, 6][:count])
     rule = tg.rules.sgd(lr=0.1)
-    check_batchable(on, rule)
+    check_batchable(on, tg.OneGradient())
     pieces = Batched(Job.on_one_shard(schedule, on, rule), [CHUNK])(views, rows)
     grads = torch.cat([piece.grads for piece in pieces])
     losses = torch.cat([piece.losses for piece in pieces])
@@ -118,14 +119,14 @@ def test_workers_that_leave_take_their_rows_with_them() -> None:
     same(run(gone, rule, "fast"), exact)
 
 
-def test_clipping_is_the_workers_doing_in_both() -> None:
-    from dataclasses import replace
-
-    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=50)
-    rule = replace(RULE_CASES["fasgd"], clip_norm=0.2)
-    exact = run(schedule, rule, "exact")
-    assert not torch.equal(exact.params, run(schedule, RULE_CASES["fasgd"], "exact").params)
-    same(run(schedule, rule, "fast"), exact)
+@pytest.mark.parametrize("policy", [tg.Async(), tg.Sync()], ids=repr)
+def test_clipping_is_the_workers_doing_in_both(policy: Policy) -> None:
+    """Each clips its own gradient, though a round's are computed at one view."""
+    schedule = tg.schedule(policy, tg.Gamma(workers=4), updates=50)
+    rule, work = RULE_CASES["fasgd"], tg.OneGradient(clip_norm=0.2)
+    exact = run(schedule, rule, "exact", work=work)
+    assert not torch.equal(exact.params, run(schedule, rule, "exact").params)
+    same(run(schedule, rule, "fast", work=work), exact)
 
 
 @pytest.mark.parametrize("kind", ["dropout", "function"])
@@ -136,7 +137,7 @@ def test_what_cannot_be_batched_goes_one_by_one_and_says_so(kind: str) -> None:
     if kind == "function":
         on = tg.FunctionTask(torch.ones(7, dtype=torch.float64), lambda view, worker, step: view)
     with pytest.raises(Unsuited):
-        check_batchable(on, RULE_CASES["fasgd"])
+        check_batchable(on, tg.OneGradient())
     exact = run(schedule, RULE_CASES["fasgd"], "exact", task=on)
     fast = run(schedule, RULE_CASES["fasgd"], "fast", task=on, say=lines.append)
     same(fast, exact)

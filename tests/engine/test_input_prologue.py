@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from tardigrad.bench.loops import perceptron
 from tardigrad.engine.fast.gradients import batch_gradients, padded
 from tardigrad.engine.fast.input_prologue import Parts, split_off_prologue
-from tardigrad.rules import sgd
+from tardigrad.work import OneGradient
 
 DRAW = torch.Generator().manual_seed(0)
 WEIGHT = torch.randn(3, 12, generator=DRAW)
@@ -57,7 +57,7 @@ def test_the_perceptron_has_nothing_left_to_do_to_its_pixels() -> None:
     task = perceptron(1, "cpu")
     inputs, targets = task.batches([0, 0], [0, 1], [0, 1])
     views = torch.zeros(2, padded(task.layout.size))
-    traced = make_fx(batch_gradients(task, sgd(lr=0.1)))(views, inputs, targets)
+    traced = make_fx(batch_gradients(task, OneGradient()))(views, inputs, targets)
     prologue, rest = split_off_prologue(traced, argument=1)
     assert prologue is not None
     values = prologue(inputs)

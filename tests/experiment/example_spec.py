@@ -17,13 +17,16 @@ noise = 0.1
 name = "gap_aware"
 momentum = 0.5
 ema = 0.9
-clip_norm = 2
 
 [rule.lr]
 rate = "warm_up"
 over = 10
 by = "updates"
 after = {rate = "cosine", lr = 0.1, over = 100}
+
+[work]
+name = "gradient"
+clip_norm = 2
 
 [policy]
 name = "async"

@@ -94,10 +94,10 @@ def test_arguments_without_types_are_taken_as_they_stand() -> None:
 
 def test_what_holds_for_any_rule_holds_for_ones_own() -> None:
     write("mine.py", RULE)
-    section = {"name": "mine.py:mine", "lr": 0.1, "weight_decay": 0.25, "ema": 0.5, "clip_norm": 2}
+    section = {"name": "mine.py:mine", "lr": 0.1, "weight_decay": 0.25, "ema": 0.5}
     section |= {"rate_scale": {"2.*": 3}}
     rule = spec_of(rule=section).make_rule()
-    assert (rule.weight_decay, rule.ema, rule.clip_norm) == (0.25, 0.5, 2)
+    assert (rule.weight_decay, rule.ema) == (0.25, 0.5)
     assert rule.rate_scale == (("2.*", 3.0),)
 
 

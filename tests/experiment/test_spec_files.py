@@ -42,8 +42,9 @@ def test_what_the_file_says_is_what_is_built(file: Path) -> None:
     rule = spec.make_rule()
     after = CosineRate(lr=0.1, over=100.0)
     assert rule.lr == WarmUpRate(after, workers=4, over=10.0, by="updates")
-    assert replace(rule, ema=None, clip_norm=None) == tg.rules.gap_aware(rule.lr, momentum=0.5)
-    assert (rule.ema, rule.clip_norm) == (0.9, 2.0)
+    assert replace(rule, ema=None) == tg.rules.gap_aware(rule.lr, momentum=0.5)
+    assert rule.ema == 0.9
+    assert spec.make_work() == tg.OneGradient(clip_norm=2.0)
     constant = Spec.load(file, ["rule.lr.after=0.1"]).make_rule()
     assert constant.lr == WarmUpRate(0.1, workers=4, over=10.0, by="updates")
     schedule = spec.make_schedule()
@@ -138,7 +139,7 @@ MISTAKES = {
     "rule.lr.rate=warmup": "rule.lr.rate: there is no rate 'warmup'; did you mean",
     "polcy=sync": "has no key 'polcy'; did you mean 'policy'?",
     "rule.momentun=0.1": "[rule] has no key 'momentun'; did you mean 'momentum'?",
-    "rule.clip_nrm=1": "did you mean 'clip_norm'?",
+    "work.clip_nrm=1": "[work] has no key 'clip_nrm'; did you mean 'clip_norm'?",
     "task.dimensions=4": "[task] has no key 'dimensions'; did you mean 'dimension'?",
     "rule.lr=0": "[rule] lr must be greater than 0",
     "rule.lr=-0.1": "[rule] lr must be greater than 0",
@@ -150,7 +151,9 @@ MISTAKES = {
     "rule.lr.after=fast": "rule.lr.after must be a number or a table",
     "rule.lr.by=weeks": "rule.lr.by must be one of 'updates', 'samples', 'epochs'",
     "rule.ema=2": "[rule] ema must be in (0, 1)",
-    "rule.clip_norm=x": "rule.clip_norm must be",
+    "work.clip_norm=x": "work.clip_norm must be a number",
+    "work.clip_norm=0": "[work] clip_norm must be greater than 0",
+    "work.clip_norm=nan": "[work] clip_norm must be a finite number",
     "rule={lr=1}": 'rule does not say which rule: add name = "…"',
     "rule=7": "rule must be a table",
     "task.dimension=1.5": "task.dimension must be a whole number, got 1.5",

@@ -41,7 +41,7 @@ class RuleDraw:
     lr: float | LearningRate
     options: dict[str, Any] = field(default_factory=dict)
     common: dict[str, Any] = field(default_factory=dict)
-    """What any rule may have: ema, clip_norm."""
+    """What any rule may have: ema."""
 
     @property
     def per(self) -> str:
@@ -78,8 +78,6 @@ def draw_rule(seed: int, workers: int, epochs: bool, deviation: bool) -> RuleDra
     common: dict[str, Any] = {}
     if draw.chance(0.2):
         common["ema"] = draw.choice([0.9, 0.4])
-    if draw.chance(0.15):
-        common["clip_norm"] = draw.choice([0.5, 5.0])
     small = name in ("dana", "dana_sa", "dana_ga", "fasgd", "rmsprop", "rmsprop + gap")
     lr = draw.log_uniform(0.001, 0.01) if small else draw.log_uniform(0.002, 0.05)
     if draw.chance(0.04) and name != "fedasync":  # whose rate is a share

@@ -17,7 +17,6 @@ INNER = {
     "sgd": "rules.sgd({lr})",
     "momentum": "rules.sgd({lr}, momentum=0.6, nesterov=True)",
     "adamw": "rules.adamw({lr}, betas=(0.5, 0.9))",
-    "clipped": "replace(rules.sgd({lr}, momentum=0.6), clip_norm=0.5)",
     "falling": "rules.rmsprop(rates.StepRate({lr}, (10.0, 30.0), 0.3), momentum=0.6)",
     "muon": "rules.muon({lr}, precision='full')",
     "torch": "rules.torch_optimizer(torch.optim.Adamax, {lr})",
@@ -42,10 +41,12 @@ class WorkDraw:
 
 
 def draw_work(seed: int, link: Link, measures: tuple[str, ...]) -> WorkDraw:
-    """In a fifth of the cases another than one gradient, as far as link and measures allow it."""
-    draw = Draws(seed, "work")
+    """In a fifth of the cases another than one gradient, as far as link and measures allow it; some
+    clip."""
+    draw, clip = Draws(seed, "work"), Draws(seed, "clip_norm")
+    clip_norm = clip.choice([0.5, 5.0]) if clip.chance(0.15) else None
     if not draw.chance(0.2):
-        return WorkDraw()
+        return WorkDraw(text=f"tg.OneGradient({clip_norm})")
     stateless = link.reads_deviation or "b_staleness" in measures
     one_batch = link.withholds_pushes and link.on_drop == "average"
     kind = draw.choice(["local steps", "local steps", "local steps", "micro-batches", "heavy ball"])
@@ -55,9 +56,10 @@ def draw_work(seed: int, link: Link, measures: tuple[str, ...]) -> WorkDraw:
     if kind == "heavy ball" and not stateless:
         return WorkDraw(kind, "HeavyBall()")
     if kind == "micro-batches":
-        return WorkDraw(kind, f"tg.MicroBatches({size})")
+        return WorkDraw(kind, f"tg.MicroBatches({size}, {clip_norm})")
     made = INNER[inner].format(lr=lr)
-    return WorkDraw(f"local {inner}", f"tg.LocalSteps({size}, {made}, {keep_state})")
+    local = f"tg.LocalSteps({size}, {made}, {keep_state}, {clip_norm})"
+    return WorkDraw(f"local {inner}", local)
 
 
 def with_codec(seed: int, link: Link, measures: tuple[str, ...]) -> Link:

@@ -83,7 +83,7 @@ WRONG: dict[str, Wrong] = {
     "betas": lambda d, w, s: {"rule": rules.adam(0.1, betas=(d.choice([1.0, -0.1, nan]), 0.9))},
     "weight_decay": lambda d, w, s: {"rule": rules.adam(0.1, weight_decay=d.choice([-1.0, nan]))},
     "ema": lambda d, w, s: {"rule": replace(rules.sgd(0.1), ema=d.choice([0.0, 1.0, nan]))},
-    "clip_norm": lambda d, w, s: {"rule": replace(rules.sgd(0.1), clip_norm=d.choice([0.0, nan]))},
+    "clip_norm": lambda d, w, s: {"work": tg.OneGradient(d.choice([0.0, nan]))},
     "per": lambda d, w, s: {"rule": unchecked.rules.gap_aware(0.1, per="tensor")},
     "milestones": lambda d, w, s: {"rule": rules.sgd(rates.step(0.1, (20.0, 10.0)))},
     "layout": lambda d, w, s: {

@@ -83,7 +83,6 @@ TABLE: dict[str, Rule] = {
     "adam_sa": adam_sa(LR),
     "adam_ga": adam_ga(LR),
     "ema": Rule(LR, Sgd(), ema=0.9),
-    "clip_norm": Rule(LR, Sgd(), clip_norm=0.5),
     "delay compensation, adam": Rule(LR, Adam(), DelayCompensation()),
     "gap, rmsprop": Rule(0.005, RmsProp(momentum=0.6), Gap()),
     "root_penalty": root_penalty(LR, momentum=0.6),

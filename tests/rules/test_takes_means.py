@@ -60,7 +60,6 @@ def test_which_rules_vouch() -> None:
         rules.dana(0.1),  # rows per worker
         rules.delay_compensated(0.1, adaptive=True),
         rules.delay_compensated(0.1, within_group=True),
-        replace(rules.sgd(0.1), clip_norm=1.0),
         rules.adam_ga(0.1),  # Adam's tentative step is not linear
     ):
         assert not rule.takes_means

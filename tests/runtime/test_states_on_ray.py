@@ -1,10 +1,12 @@
 """Workers that keep a state for themselves on Ray: recorded, replayed, killed, resumed."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+import torch
 
 import tardigrad as tg
 from tardigrad import rules
@@ -129,3 +131,24 @@ def test_a_resumed_driver_goes_on_with_what_workers_kept(
     assert_replays(run, TASK, METHODS[method][1], 60, work=WORK)
     assert_nothing_lost_or_twice(folder, 2, 60)
     assert not (run.schedule.fresh_rows & (run.schedule.step > 0)).any()
+
+
+@pytest.mark.parametrize("said", ["work", "rule"])
+def test_clipped_gradients_replay_bit_for_bit(said: str, pool: ActorPool, tmp_path: Path) -> None:
+    """Clipped by the worker, before its gradient is divided among shards. One is killed between its
+    pushes: what it computes again for the other shard is clipped too."""
+    rule, work = rules.sgd(lr=0.1), tg.OneGradient(clip_norm=0.05)
+    if said == "rule":  # as in version 0.1
+        with pytest.warns(FutureWarning, match="clip_norm of a rule is now the work's"):
+            rule = replace(rule, clip_norm=0.05)
+    run = train(
+        TASK, rule, tg.Async(), workers=3, shards=2, updates=40,
+        work=work if said == "work" else None,
+        checkpoints=tg.Checkpoints(tmp_path, every=10),
+        processes=tg.Processes(pool=pool, digest_every=5),
+        scenario=tg.Scenario(impose=TIMES, faults=[fail_at(worker=1, step=5)]),
+    )  # fmt: skip
+    assert run.work == work
+    assert_replays(run, TASK, rule, 40, work=None if said == "rule" else work)
+    free = tg.execute(run.schedule, TASK, rules.sgd(lr=0.1), "exact")
+    assert not torch.allclose(free.params, run.params, atol=1e-3)

@@ -86,8 +86,7 @@ def test_equals_a_loop_written_with_torch(keep: bool) -> None:
 def test_gradients_are_clipped_at_every_inner_step() -> None:
     """Beside torch, of one row; written out, because torch adds 1e-6 to the norm."""
     made, norm = task(), 0.05
-    inner = tg.Rule(LR, tg.rules.Sgd(0.9), clip_norm=norm)
-    work = tg.LocalSteps(4, inner)
+    work = tg.LocalSteps(4, tg.rules.sgd(LR, 0.9), clip_norm=norm)
     view, turn = made.start(), Turn(1, 4, 12)
     delivery = work.run(made, view, work.start(made, view), turn, 4)
     assert delivery is not None

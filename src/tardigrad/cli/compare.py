@@ -47,8 +47,8 @@ def compare(
 ) -> None:
     """Compare rules on the same schedule of late gradients and the same batches.
 
-    A rule takes lr, rate_scale, weight_decay, no_decay, ema and clip_norm from the file unless it
-    says its own. Each seed has a schedule, batches and initial weights of its own, the same for
+    A rule takes lr, rate_scale, weight_decay, no_decay and ema from the file unless it says its
+    own. Each seed has a schedule, batches and initial weights of its own, the same for
     every rule. The first table has the mean ± standard deviation over seeds, the second the
     differences from the baseline, paired by seed, with 95% intervals. Figures show the curves, the
     differences and the timelines.

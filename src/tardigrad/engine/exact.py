@@ -140,7 +140,6 @@ class Exact(ShardedExecution):
         value = float(loss)
         if not math.isfinite(value):
             raise Diverged(self.updates, worker, value)
-        grad = self.rule.prepare(grad)
         if self.errors is not None:
             if self.states is not None and self.states.fresh[row]:
                 self.errors.begin_anew(worker)
@@ -189,7 +188,7 @@ class Exact(ShardedExecution):
                 self.history.gap.append(norm / math.sqrt(len(distance)))
             if "b_staleness" in measures:
                 now = self._work(row, self.params)
-                change = self.computed[row].grad - self.rule.prepare(now.grad)
+                change = self.computed[row].grad - now.grad
                 self.history.b_staleness.append(float(torch.linalg.vector_norm(change)))
 
     def _uses_by(self, groups: int) -> Ints:

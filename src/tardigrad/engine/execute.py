@@ -118,7 +118,7 @@ def prepare(
     check_workers(task, schedule.workers)
     check_weights(rule, schedule)
     sharding = divide(task, rule, schedule.shards, shard_by)
-    work, codec = work_of(work), codec_of(codec)
+    work, codec = work_of(work, rule), codec_of(codec)
     check_work(work, task, "average" if schedule.merged else None, measures)
     most = int(schedule.steps.max(initial=0))
     require(
@@ -153,7 +153,7 @@ def simulate(
         shards, options["shard_by"] = len(task.layout.names), "tensor"
     check_weights(rule, policy or Async())
     if link is None or not link.reads_deviation:
-        work = work_of(options.get("work"))
+        work = work_of(options.get("work"), rule)
         if link is not None and link.withholds_pushes:  # though it may come to hold none back
             check_work(work, task, link.on_drop)
         made = schedule(policy, cluster, updates, seed, shards, link, batches=work.batches)
@@ -218,7 +218,7 @@ def prepare_together(
         f"{type(link).__name__} decides by tensors, so the schedule is executed while it is being "
         f'made, by engine = "exact"; got engine = {engine!r}',
     )
-    work = work_of(work)
+    work = work_of(work, rule)
     about = check_control(policy, cluster, updates, seed, shards, link, work.batches)
     assert cluster is not None
     check_workers(task, cluster.workers)
@@ -247,13 +247,26 @@ def check_workers(task: Task, workers: int) -> None:
         task.indices_of([workers - 1], [0], [0])
 
 
-def work_of(given: AnyWork | None) -> AnyWork:
-    """What was asked for, or one gradient."""
+def work_of(given: AnyWork | None, rule: Rule) -> AnyWork:
+    """What was asked for, or one gradient. It clips as the rule says, where that still does."""
     require(
         given is None or isinstance(given, Work),
         f"work must be a tg.Work such as tg.LocalSteps(16, inner=torch.optim.AdamW), got {given!r}",
     )
-    return given or OneGradient()
+    require(
+        not hasattr(rule, "prepare"),
+        f"{type(rule).__name__}.prepare would not be called: what workers do to a gradient is the "
+        "work's, so write a tg.Work of your own, or tg.OneGradient(clip_norm=1.0)",
+    )
+    work = given or OneGradient()
+    if rule.clip_norm is None or work == OneGradient(rule.clip_norm):
+        return work
+    require(
+        work == OneGradient(),
+        f"the rule says clip_norm={rule.clip_norm}, and the work is {work!r}: what workers clip is "
+        "the work's, so leave it out of the rule, and say clip_norm there",
+    )
+    return OneGradient(rule.clip_norm)
 
 
 def codec_of(given: Codec | None) -> Codec:

@@ -41,14 +41,22 @@ class Job:
     codec: Codec = field(default_factory=Identity)
 
     @classmethod
-    def on_one_shard(cls, schedule: Schedule, task: Task, rule: Rule) -> "Job":
-        return cls(schedule, task, rule, Sharding.divide(task.layout))
+    def on_one_shard(
+        cls, schedule: Schedule, task: Task, rule: Rule, work: AnyWork | None = None
+    ) -> "Job":
+        return cls(schedule, task, rule, Sharding.divide(task.layout), work=work or OneGradient())
 
     @property
     def module(self) -> ModuleTask:
         """The task, which is known to be a module."""
         assert isinstance(self.task, ModuleTask)
         return self.task
+
+    @property
+    def one_gradient(self) -> OneGradient:
+        """The work, which is known to be this one."""
+        assert isinstance(self.work, OneGradient)
+        return self.work
 
     @cached_property
     def keeps_state(self) -> bool:

@@ -12,12 +12,15 @@ from tardigrad.engine.execution import Execution
 from tardigrad.engine.run import Say
 
 CHECKPOINT = "checkpoint.safetensors"
+WORK = "workers_do"
+"""Where a checkpoint says the work; under "work" it has what workers keep."""
 
 
 def save(execution: Execution, path: Path, code: dict[str, str], wall_s: float) -> None:
     """`code` is what the run began with (`used_code`), `wall_s` what it has taken so far."""
     facts: dict[str, Any] = {"engine": execution.name, "wall_s": wall_s}
     facts |= {"tardigrad": __version__, "code": code, "rule": repr(execution.rule)}
+    facts[WORK] = repr(execution.job.work)
     save_checkpoint(path, execution.tensors(), facts | execution.facts())
 
 
@@ -52,9 +55,12 @@ def restore(
             "code put the old one back, or start in a new folder",
             say,
         )
-    before, now = facts.get("rule"), repr(execution.rule)
-    if before is not None and before != now:
-        _tell(f"the rule was {before} when the checkpoint was made, and is {now} from here on", say)
+    for what, before, now in (
+        ("rule", _rule_then(facts, execution), repr(execution.rule)),
+        ("work", facts.get(WORK), repr(execution.job.work)),
+    ):
+        if before not in (None, now):
+            _tell(f"the {what} was {before} at the checkpoint, and is {now} from here on", say)
     return float(facts.get("wall_s", 0.0))  # 0.1 did not note it
 
 
@@ -95,6 +101,15 @@ def _refusal(error: ValueError | KeyError, facts: dict[str, Any]) -> str:
     if made_by != here:
         told += f" (it was made by tardigrad {made_by}, and this is {here})"
     return told
+
+
+def _rule_then(facts: dict[str, Any], execution: Execution) -> str | None:
+    """As the checkpoint has it. What workers clip at stood in the rule before it was the work's."""
+    then: str | None = facts.get("rule")
+    if then is None or WORK in facts:
+        return then
+    clip_norm = getattr(execution.job.work, "clip_norm", None)
+    return then.replace(f"clip_norm={clip_norm}", f"clip_norm={execution.rule.clip_norm}")
 
 
 def _changed_code(facts: dict[str, Any], code: dict[str, str]) -> str:

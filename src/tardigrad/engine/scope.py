@@ -88,10 +88,10 @@ _remembered = lru_cache(maxsize=256)(_found)
 def _alone(rule: Rule) -> Iterator[tuple[Part, Rule]]:
     """Each part that may be one for each parameter alone, beside an element-wise one."""
     if rule.correction.scope in (None, "parameter"):
-        yield rule.correction, replace(rule, optimizer=_Keeps())
+        yield rule.correction, replace(rule, clip_norm=None, optimizer=_Keeps())
     if rule.optimizer.scope in (None, "parameter"):
-        yield rule.optimizer, replace(rule, correction=_Asks(False))
-        yield rule.optimizer, replace(rule, correction=_Asks(True))
+        yield rule.optimizer, replace(rule, clip_norm=None, correction=_Asks(False))
+        yield rule.optimizer, replace(rule, clip_norm=None, correction=_Asks(True))
 
 
 @dataclass(frozen=True)

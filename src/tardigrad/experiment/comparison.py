@@ -58,7 +58,7 @@ def compare(
             experiment, a `tg.Spec` or the path of its file.
         rules: by name, rules or texts as on the command line ("sgd:lr=0.02"); or such texts alone,
             in a list or separated by commas. With a spec, a text takes lr, rate_scale,
-            weight_decay, no_decay, ema and clip_norm from the spec's rule unless it says its own.
+            weight_decay, no_decay and ema from the spec's rule unless it says its own.
         seeds: how many, counting up from the setting's `seed`. With the same seed all rules meet
             the same schedule, batches and initial weights.
         baseline: the rule that others are compared with; left out: the first.

@@ -8,7 +8,7 @@ from tardigrad.experiment.spec_data import Table, changed
 from tardigrad.experiment.structure import Plain, parameters_of
 from tardigrad.rules import Rule
 
-KEPT = ("lr", "weight_decay", "ema", "clip_norm", "no_decay", "rate_scale")
+KEPT = ("lr", "weight_decay", "ema", "no_decay", "rate_scale")
 """What a compared rule takes over from the spec's rule unless it says its own."""
 
 

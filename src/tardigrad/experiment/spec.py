@@ -20,7 +20,14 @@ from tardigrad.engine.execution import Execution
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.run import Say
 from tardigrad.experiment.loggers import LOGGERS
-from tardigrad.experiment.spec_data import SECTIONS, Table, changed, read_toml, with_new_keys
+from tardigrad.experiment.spec_data import (
+    SECTIONS,
+    Table,
+    changed,
+    clipping_in_work,
+    read_toml,
+    with_new_keys,
+)
 from tardigrad.experiment.structure import Plain, Registry, Structure, parameters_of, table
 from tardigrad.links import CODECS, LINKS, Codec, Link
 from tardigrad.policies import POLICIES, Policy
@@ -57,7 +64,7 @@ _FILLED_LATER = {"folder": Path(), "name": ""}
 
 NAMELESS = ("stop", "ray")
 """Tables that are arguments alone."""
-EVERY_RULE = ("ema", "clip_norm", "weight_decay", "no_decay", "rate_scale")
+EVERY_RULE = ("ema", "weight_decay", "no_decay", "rate_scale")
 """What [rule] may say for any rule, where it is not an argument of the rule's own."""
 
 
@@ -124,6 +131,8 @@ class Spec:
     def __post_init__(self) -> None:
         for name in SECTIONS:  # so that they are the same from any folder
             object.__setattr__(self, name, located(getattr(self, name), Path.cwd()))
+        for name, table_ in clipping_in_work({"rule": self.rule, "work": self.work}).items():
+            object.__setattr__(self, name, table_)
         count("updates", self.updates)
         require(
             isinstance(self.sync_log, bool), f"sync_log is true or false, got {self.sync_log!r}"
@@ -248,8 +257,11 @@ class Spec:
 
     @property
     def control(self) -> str:
-        """What its schedule depends on: specs that agree in it share one."""
-        return self._key("policy", "cluster", "link", "work", "updates", "seed", "shards")
+        """What its schedule depends on: specs that agree in it share one. Of the work that is the
+        batches of a row."""
+        data, batches = self.data(), self.make_work().batches
+        data["work"] = batches if batches > 1 else None
+        return _key(data, "policy", "cluster", "link", "work", "updates", "seed", "shards")
 
     @property
     def scheduled_ahead(self) -> bool:
@@ -259,11 +271,7 @@ class Spec:
     @property
     def learned(self) -> str:
         """What its task depends on: specs that agree in it share one."""
-        return self._key("task", "cluster", "seed")
-
-    def _key(self, *names: str) -> str:
-        data = self.data()
-        return json.dumps([data.get(name) for name in names], sort_keys=True)
+        return _key(self.data(), "task", "cluster", "seed")
 
     def limited_to(self, memory_gib: float) -> "Spec":
         """With so much memory, where it does not say its own."""
@@ -323,6 +331,10 @@ def rule_of(said: Table, fill: Mapping[str, Any], place: str = "rule") -> Rule:
         return replace(made, **common)
     except ValueError as error:
         raise ValueError(f"[{place}] {error}") from error
+
+
+def _key(data: Table, *names: str) -> str:
+    return json.dumps([data.get(name) for name in names], sort_keys=True)
 
 
 def _logs_of(said: Plain) -> Plain:

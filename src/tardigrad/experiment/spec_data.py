@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tardigrad.core.checks import require
-from tardigrad.core.own_code import located
-from tardigrad.experiment.structure import Plain, join
+from tardigrad.core.own_code import factory, located, own_name
+from tardigrad.experiment.structure import Plain, join, parameters_of
 
 Table = Mapping[str, Plain]
 """A section of the file: `name` says which, the rest are its arguments."""
@@ -69,8 +69,41 @@ def _put(data: dict[str, Plain], keys: list[str], value: Plain, said: str) -> No
     inside[keys[-1]] = value
 
 
-def with_new_keys(data: Plain, path: str = "") -> Plain:
-    """A spec in which learning rates are named by `rate`, as they were by `schedule` in 0.1."""
+def with_new_keys(data: Plain) -> Plain:
+    """A spec as this version writes it: in 0.1 `schedule` named learning rates, and [rule] said
+    clip_norm."""
+    return clipping_in_work(_rates_by_rate(data)) if isinstance(data, Mapping) else data
+
+
+def clipping_in_work(data: Table, tell: bool = True) -> dict[str, Plain]:
+    """A spec whose [work] says clip_norm, where [rule] does. Only `gradient` takes it over: other
+    works are newer than that."""
+    rule, work = data.get("rule"), data.get("work", "gradient")
+    if not isinstance(rule, Mapping) or "clip_norm" not in rule or _takes_clip_norm(rule):
+        return dict(data)
+    said = f"[rule] clip_norm = {rule['clip_norm']} is now [work] clip_norm"
+    work = {"name": work} if isinstance(work, str) else work
+    clip_norm = rule["clip_norm"]
+    if isinstance(work, Mapping):
+        require(
+            work.get("name") == "gradient" and work.get("clip_norm", clip_norm) == clip_norm,
+            f"{said}, and [work] is {dict(work)}: leave it out of [rule], and say it there",
+        )
+        work = {**work, "clip_norm": clip_norm}
+    if tell:
+        warnings.warn(said, FutureWarning, stacklevel=3)
+    rest = {name: value for name, value in rule.items() if name != "clip_norm"}
+    return {**data, "rule": rest, "work": work}
+
+
+def _takes_clip_norm(rule: Table) -> bool:
+    """Whether it is a rule of the user's own with an argument of that name."""
+    name = rule.get("name")
+    own = own_name(name) if isinstance(name, str) else None
+    return own is not None and "clip_norm" in parameters_of(factory(own, "rule.name"), "rule")[0]
+
+
+def _rates_by_rate(data: Plain, path: str = "") -> Any:
     if not isinstance(data, Mapping):
         return data
     renamed = {}
@@ -79,7 +112,7 @@ def with_new_keys(data: Plain, path: str = "") -> Plain:
         if name == "schedule" and path.startswith("rule.lr"):
             new = "rate"
             warnings.warn(f"{path}: the key schedule is now rate", FutureWarning, stacklevel=2)
-        renamed[new] = with_new_keys(value, join(path, name))
+        renamed[new] = _rates_by_rate(value, join(path, name))
     return renamed
 
 

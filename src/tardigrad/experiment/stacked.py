@@ -59,14 +59,16 @@ def stacks(
         raise Unsuited(f"{len(schedule.group_rows):,} gradients are done sooner than compiling")
     if spec.shards > 1 or spec.measures:
         raise Unsuited("stacks have one shard and measure nothing on the way")
-    if not isinstance(spec.make_work(), OneGradient):
+    work = spec.make_work()
+    if type(work) is not OneGradient:
         raise Unsuited("stacked workers compute one gradient a row")
     if not isinstance(spec.make_link().codec, Identity):
         raise Unsuited("stacks know no codecs")
     rules = [spec.make_rule() for spec in specs]
     made = {spec.learned: spec for spec in specs}
     learned = {name: spec.make_task() for name, spec in made.items()}
-    jobs = check_stackable(schedule, [learned[spec.learned] for spec in specs], rules)
+    tasks = [learned[spec.learned] for spec in specs]
+    jobs = check_stackable(schedule, tasks, rules, work)
     budget = check_budget(spec.memory_gib, jobs[0].module.device)
     many = budget // stacked_bytes(jobs)
     if many < 2:

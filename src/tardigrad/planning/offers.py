@@ -31,7 +31,7 @@ CODED: tuple[Codec, ...] = (TopK(0.01), Int8())
 WORTH_CODING = 0.1
 """where a gradient's bytes take at least so much of a step's mean time (**choice**): with less, as
 replies take as long and are not coded, a twelfth of the time at most could be saved."""
-KEPT = ("momentum", "nesterov", "betas", "eps", "weight_decay", "no_decay", "ema", "clip_norm")
+KEPT = ("momentum", "nesterov", "betas", "eps", "weight_decay", "no_decay", "ema")
 
 
 @dataclass(frozen=True)
@@ -101,20 +101,25 @@ def coded_policies(workers: int) -> list[Policy]:
     return [Async(), Sync()] if workers > 1 else [Async()]
 
 
-def offer(measured: Sequence[Measured], rule: Mapping[str, Any], workers: int) -> list[Candidate]:
+def offer(
+    measured: Sequence[Measured],
+    rule: Mapping[str, Any],
+    workers: int,
+    clip_norm: float | None = None,
+) -> list[Candidate]:
     """Every policy with the rules and rates that may suit it, at most `MOST`.
 
     With n gradients a policy's update is the mean of n, so its rate may be up to n times that of
     one: η, √n η and n η are tried. Late gradients ask for less, or for a rule that corrects: of N
     workers, η/√N, η and √N η are tried with each of the rules, and √N times more with one that
     divides by the staleness (**choices**). Rows of local steps take the spec's rule for the
-    worker's own, at η and 2 η, and are averaged by the server. Pushes that are coded are tried with
-    the spec's rule alone.
+    worker's own, at η and 2 η, clipped as the spec's gradients are, and are averaged by the server.
+    Pushes that are coded are tried with the spec's rule alone.
     """
     out = []
     for one in measured:
         if one.batches > 1:
-            out += _of_local_steps(one, rule, workers)
+            out += _of_local_steps(one, rule, workers, clip_norm)
             continue
         late = one.summary.delay.mean
         size = max(1.0, one.summary.gradients_per_update)
@@ -131,18 +136,17 @@ def offer(measured: Sequence[Measured], rule: Mapping[str, Any], workers: int) -
     return out
 
 
-def _of_local_steps(one: Measured, rule: Mapping[str, Any], workers: int) -> list[Candidate]:
+def _of_local_steps(
+    one: Measured, rule: Mapping[str, Any], workers: int, clip_norm: float | None
+) -> list[Candidate]:
     if rule["name"] not in INNER or not _has_rate(rule):
         return []
     outer = {"name": "sgd", "lr": 1.0}
+    local = {"name": "local_steps", "steps": one.batches}
+    if clip_norm is not None:
+        local["clip_norm"] = clip_norm
     return [
-        Candidate(
-            one,
-            outer,
-            factor,
-            workers,
-            {"name": "local_steps", "steps": one.batches, "inner": scaled(rule, factor)},
-        )
+        Candidate(one, outer, factor, workers, {**local, "inner": scaled(rule, factor)})
         for factor in (1.0, 2.0)
     ]
 

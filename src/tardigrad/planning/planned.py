@@ -15,7 +15,7 @@ from tardigrad.core.result_table import ResultTable
 from tardigrad.engine.result_files import write
 from tardigrad.engine.run import Say
 from tardigrad.experiment.spec import CLUSTER, LINK, STRUCTURE, Spec
-from tardigrad.experiment.spec_data import changed, read_toml
+from tardigrad.experiment.spec_data import changed, read_toml, with_new_keys
 from tardigrad.links import Full
 from tardigrad.planning.advice import Plan, advise
 from tardigrad.planning.answer import TargetResults
@@ -29,6 +29,7 @@ from tardigrad.planning.tables import collect_table, policies_table, speedup_tab
 from tardigrad.planning.trained import trained_answer, without_stragglers_table
 from tardigrad.planning.trial import KeptCurves, WallBudget
 from tardigrad.planning.what_if import Failures, goodput
+from tardigrad.work import OneGradient
 
 FIGURE, RECOMMENDED, CURVES = "plan.png", "recommended.toml", "curves.jsonl"
 BUDGET = "5m"
@@ -178,7 +179,7 @@ def plan(
     try:
         experiment = Spec.of({**data, "policy": data.get("policy", "async")})
         require(
-            experiment.work == {"name": "gradient"},
+            type(experiment.make_work()) is OneGradient,
             "a plan trains with workers that push a gradient of one batch: plan with "
             "work=gradient, and put the work into what is recommended",
         )
@@ -223,7 +224,8 @@ def _data(
         found = {**base, "cluster": found["cluster"]}
     if workers is not None:
         changes = [*changes, f"cluster.workers={workers}"]
-    return changed(found, changes), name
+    data: dict[str, Any] = with_new_keys(changed(found, changes))
+    return data, name
 
 
 def _cluster(data: Mapping[str, Any]) -> TimedCluster:

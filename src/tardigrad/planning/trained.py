@@ -100,7 +100,8 @@ def every_candidate(setting: Setting, spec: Spec, backups: int, times_s: Floats)
     if setting.push_share >= WORTH_CODING:
         coded = product(coded_policies(setting.cluster.workers), CODED)
         measured += [setting.measure(policy, codec=codec) for policy, codec in coded]
-    return offer(measured, spec.rule, setting.cluster.workers)
+    clip_norm = spec.work.get("clip_norm")
+    return offer(measured, spec.rule, setting.cluster.workers, clip_norm)
 
 
 def promising(candidates: Sequence[Candidate]) -> list[Candidate]:

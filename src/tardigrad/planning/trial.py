@@ -122,6 +122,7 @@ class Training:
         """What curves depend on beside the candidate."""
         data = self.spec.data()
         parts = [data[name] for name in ("task", "seed", "shards", "splits")]
+        parts += [data["work"]] if "work" in data else []
         grid = [self.horizon_s, OCTAVES, PER_OCTAVE]
         return json.dumps([parts, repr(self.cluster), grid, str(self.target.what)])
 
@@ -229,6 +230,6 @@ class Trial:
         made = schedule(*parts, batches=batches)
         fill = {"seed": seed, "workers": cluster.workers}
         rule = rule_of(candidate.rule, fill)
-        work = STRUCTURE.named(WORK, "work", candidate.work, fill) if candidate.work else None
+        work = STRUCTURE.named(WORK, "work", candidate.work or spec.work, fill)
         limits, by = spec.limits, spec.shard_by
         return prepare(made, task, rule, training.engine, by, (), limits, work=work, codec=codec)

@@ -12,7 +12,7 @@ from tardigrad.core.checks import count, require
 from tardigrad.engine import Limits, Run
 from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.engine.exact import Exact
-from tardigrad.engine.execute import divide, prepare
+from tardigrad.engine.execute import divide, prepare, work_of
 from tardigrad.engine.job import Job
 from tardigrad.links import Codec, Identity
 from tardigrad.recording.facts import check_facts, facts_of
@@ -21,7 +21,7 @@ from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
 from tardigrad.tasks.hosted import hosted
-from tardigrad.work import AnyWork, OneGradient
+from tardigrad.work import AnyWork
 
 
 class Difference(NamedTuple):
@@ -58,7 +58,7 @@ def replay_recorded(
     written, with everything needed to look at that moment. Refused where the record's facts
     differ from what is here, because then other bits would prove nothing (`force`: not refused).
     """
-    facts, work, codec = record["facts"], work or OneGradient(), codec or Identity()
+    facts, work, codec = record["facts"], work_of(work, rule), codec or Identity()
     if not force:
         check_facts(
             facts,

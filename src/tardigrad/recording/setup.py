@@ -116,8 +116,7 @@ class RunSetup:
         made = self.work.run(self.task, view, state, turn, batches, interrupted)
         if made is None and interrupted():
             return None
-        gradient, kept = delivered(made)
-        return Delivery(gradient._replace(grad=self.rule.prepare(gradient.grad)), kept)
+        return delivered(made)
 
     def worker_gate(self, worker: int) -> WorkerGate | None:
         gate = self._gate()

@@ -45,9 +45,9 @@ def _spec(rule: str, workers: int, lr: float) -> dict[str, Plain]:
         },
         "rule": {
             "name": rule,
-            "clip_norm": 0.25,
             "lr": {"rate": "cosine", "lr": lr, "over": UPDATES},
         },
+        "work": {"name": "gradient", "clip_norm": 0.25},
         "cluster": {"name": "gamma", "workers": workers},
     }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tardigrad.engine.result_files import write
+from tardigrad.experiment.spec_data import clipping_in_work
 from tardigrad.report.intervals import mean_interval
 
 CELLS = "cells"
@@ -129,9 +130,9 @@ def read_cell(path: Path, name: str, asks: Mapping[str, Any]) -> KeptCell:
         raise ValueError(f"{path} is no kept cell ({error}): delete it to run it again") from None
     if not whole or cell.name != name:
         raise ValueError(f"{path} is not the cell {name}: delete it to run it again")
-    asked, wanted = (json.dumps(one, sort_keys=True) for one in (cell.asked, asks))
-    if asked != wanted:
-        keys = sorted(k for k in {*cell.asked, *asks} if cell.asked.get(k) != asks.get(k))
+    asked, wanted = (clipping_in_work(one, tell=False) for one in (cell.asked, asks))
+    if json.dumps(asked, sort_keys=True) != json.dumps(wanted, sort_keys=True):
+        keys = sorted(k for k in {*asked, *wanted} if asked.get(k) != wanted.get(k))
         raise ValueError(
             f"{path} was made of another experiment, which differs in {', '.join(keys)}: delete it "
             "to run it again"

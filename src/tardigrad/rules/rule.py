@@ -6,6 +6,7 @@ A `Rule` is a *correction* (of one gradient, for its staleness) in front of an *
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -60,7 +61,8 @@ class Rule:
         within_group: apply a group's gradients one after another at η/M instead of their mean
             (DC-SSGD).
         ema: keep θ̄ ← ema·θ̄ + (1 − ema)·θ after each update, from θ̄ = θ0, to be evaluated beside θ.
-        clip_norm: workers scale a gradient whose norm exceeds this down to it, before they push.
+        clip_norm: where workers clip, in its old place, for one release. A rule clips nothing: this
+            is handed on to the work, which says it now, as in tg.OneGradient(clip_norm=1.0).
     """
 
     lr: Rate
@@ -88,6 +90,12 @@ class Rule:
             require(0 < number("ema", self.ema) < 1, f"ema must be in (0, 1), got {self.ema}")
         if self.clip_norm is not None:
             positive("clip_norm", self.clip_norm)
+            warnings.warn(
+                "clip_norm of a rule is now the work's: write "
+                f"work=tg.OneGradient(clip_norm={self.clip_norm})",
+                FutureWarning,
+                stacklevel=3,
+            )
         object.__setattr__(self, "no_decay", name_patterns("no_decay", self.no_decay))
         require(
             not self.no_decay or self.weight_decay > 0,
@@ -105,7 +113,7 @@ class Rule:
     def takes_means(self) -> bool:
         """Whether it is known that a group of gradients at θ itself, none late, does what their
         mean does."""
-        if type(self) is not Rule or self.within_group or self.clip_norm is not None:
+        if type(self) is not Rule or self.within_group:
             return False
         return self.correction.takes_means and self.optimizer.takes_means
 
@@ -158,13 +166,6 @@ class Rule:
             self.correction.host(count),
             self.optimizer.host(count),
         )
-
-    def prepare(self, grad: Tensor) -> Tensor:
-        """What a worker does to its whole gradient before it pushes: global-norm clipping."""
-        if self.clip_norm is None:
-            return grad
-        norm = torch.linalg.vector_norm(grad)
-        return grad * torch.clamp(self.clip_norm / norm, max=1.0)
 
     def apply(
         self,

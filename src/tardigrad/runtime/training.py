@@ -123,7 +123,7 @@ def train(
             None: written to the log `tardigrad`.
     """
     policy, link, evaluation = policy or Async(), link or Full(), Evaluation.of(evaluation)
-    work = work_of(work)
+    work = work_of(work, rule)
     checkpoints = checkpoints or Checkpoints()
     processes, scenario = processes or Processes(), scenario or Scenario()
     for name, value in (("workers", workers), ("shards", shards), ("updates", updates)):
@@ -170,7 +170,7 @@ def train(
         "facts": facts_of(own, rule, processes.threads, work, link.codec)
         | policy_facts(policy, link),
     }
-    if not isinstance(work, OneGradient):  # older records do not say it
+    if work != OneGradient():  # older records do not say it
         plain["work"] = repr(work)
     going_on = GoingOn(0.0, Length(updates, updates), False)
     if resume:

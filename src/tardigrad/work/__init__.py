@@ -1,5 +1,6 @@
 """What a worker does between a pull and a push; one kind a file."""
 
+from tardigrad.work.clipping import clipped
 from tardigrad.work.local_steps import LocalSteps
 from tardigrad.work.micro_batches import MicroBatches
 from tardigrad.work.one_gradient import OneGradient
@@ -21,6 +22,7 @@ __all__ = [
     "OneGradient",
     "Work",
     "by_batch",
+    "clipped",
     "delivered",
     "never",
 ]

@@ -12,6 +12,7 @@ from tardigrad.core.checks import count, require
 from tardigrad.rules import Optimizer, Push, Rule, RuleOwn, RuleState, mean, torch_optimizer
 from tardigrad.rules.rates import Progress
 from tardigrad.tasks import Gradient, Task, Turn
+from tardigrad.work.clipping import check_clip_norm, clipped
 from tardigrad.work.work import Delivery, Interrupted, Work, never
 
 
@@ -37,19 +38,23 @@ class LocalSteps(Work[Any]):
     Args:
         steps: H, the inner steps of a row.
         inner: a rule, such as rules.adamw(lr=4e-4), or a class of torch.optim, taken at its own
-            rate. Its rate follows the worker's own count of steps, and its clip_norm clips the
-            gradient of each; that of the server's rule clips what is pushed.
+            rate. Its rate follows the worker's own count of steps.
         keep_state: whether the inner optimizer's state stays with the worker from row to row (as in
             HALoS), or begins anew with each (as in DeepMind's notebook). In a process that takes a
             dead worker's place it begins anew; a resumed run goes on with it.
+        clip_norm: the gradient of each inner step is scaled down to this norm where it exceeds it,
+            before the inner optimizer sees it (as in DiLoCo); what is pushed is the sum of steps,
+            and is not clipped. None: never.
     """
 
     steps: int
     inner: Rule | type[optim.Optimizer]
     keep_state: bool = True
+    clip_norm: float | None = None
 
     def __post_init__(self) -> None:
         count("steps", self.steps)
+        check_clip_norm(self.clip_norm)
         if not isinstance(self.inner, Rule):
             object.__setattr__(self, "inner", _at_its_own_rate(self.inner))
         optimizer = self.rule.optimizer
@@ -57,6 +62,11 @@ class LocalSteps(Work[Any]):
             type(optimizer).send is Optimizer.send,
             f"inner: {optimizer.called} looks ahead for workers that are late, and a worker's own "
             "steps are never late: use sgd or adamw",
+        )
+        require(
+            self.rule.clip_norm is None,
+            "inner: a rule does not clip, the work does: write "
+            f"tg.LocalSteps(…, clip_norm={self.rule.clip_norm})",
         )
 
     @property
@@ -97,7 +107,7 @@ class LocalSteps(Work[Any]):
             loss, grad, found = task.gradient(x, now_at)
             made = Progress(now_at.step, now_at.step * task.batch_size, task.epoch_size)
             now = rule.scalars(made, age=before + k).tensors()
-            push = Push(rule.prepare(grad), x, _not_late())
+            push = Push(clipped(grad, self.clip_norm), x, _not_late())
             x, inner, (own,) = rule.apply(x, inner, (own,), (0,), (push,), now, task.layout)
             losses.append(loss)
             buffers += found

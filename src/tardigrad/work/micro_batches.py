@@ -7,6 +7,7 @@ from torch import Tensor
 from tardigrad.core.checks import count
 from tardigrad.rules import mean
 from tardigrad.tasks import Gradient, Task, Turn
+from tardigrad.work.clipping import check_clip_norm, clipped
 from tardigrad.work.work import Delivery, Interrupted, Work, never
 
 
@@ -19,12 +20,16 @@ class MicroBatches(Work[tuple[()]]):
 
     Args:
         size: how many batches.
+        clip_norm: their mean is scaled down to this norm where it exceeds it, as those who
+            accumulate gradients do (a choice: not each batch's own). None: never.
     """
 
     size: int
+    clip_norm: float | None = None
 
     def __post_init__(self) -> None:
         count("size", self.size)
+        check_clip_norm(self.clip_norm)
 
     @property
     def batches(self) -> int:
@@ -44,5 +49,6 @@ class MicroBatches(Work[tuple[()]]):
             if k and interrupted():
                 return None
             found.append(task.gradient(view, turn.later(k)))
-        loss, grad = mean([one.loss for one in found]), mean([one.grad for one in found])
+        loss = mean([one.loss for one in found])
+        grad = clipped(mean([one.grad for one in found]), self.clip_norm)
         return Delivery(Gradient(loss, grad, tuple(b for one in found for b in one.buffers)), ())

@@ -21,8 +21,8 @@ from tardigrad.engine.fast.arrangement import Arrangement
 from tardigrad.engine.fast.convolution_gradients import convolution_backward
 from tardigrad.engine.fast.fixed_order import FIXED_ORDER
 from tardigrad.engine.unsuited import Unsuited
-from tardigrad.rules import Rule
 from tardigrad.tasks import ModuleTask
+from tardigrad.work import OneGradient, clipped
 
 ATEN = torch.ops.aten
 BATCH_NORMS = (ATEN.cudnn_batch_norm, ATEN.native_batch_norm, ATEN._native_batch_norm_legit)
@@ -70,8 +70,10 @@ _compiled: WeakKeyDictionary[ModuleTask, Function | str] = WeakKeyDictionary()
 class BranchGradient:
     """Computes a gradient from a row of parameters (`Arrangement`) and a batch."""
 
-    def __init__(self, task: ModuleTask, rule: Rule, function: Function | None = None) -> None:
-        self.task, self._rule = task, rule
+    def __init__(
+        self, task: ModuleTask, work: OneGradient, function: Function | None = None
+    ) -> None:
+        self.task, self._work = task, work
         self.arrangement = Arrangement(task.layout, _strides(task), task.device)
         self._statistics = [zeros.shape for zeros in task.statistics_zeros()]
         self.statistics_size = sum(shape.numel() for shape in self._statistics)
@@ -87,8 +89,8 @@ class BranchGradient:
         with self.task.products():
             loss, *grads = self._function(inputs, targets, *pieces, *zeros)
         self.arrangement.flatten_(out, grads)
-        if self._rule.clip_norm is not None:
-            out.copy_(self._rule.prepare(out))
+        if self._work.clip_norm is not None:
+            out.copy_(clipped(out, self._work.clip_norm))
         return loss
 
     def statistics_of(self, row: Tensor) -> list[Tensor]:

@@ -78,7 +78,7 @@ def prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:
     """The gradient, compiled where it can be, and the bytes that computing one takes."""
     task, first = job.module, int(job.schedule.group_rows[0])
     turn = Turn(int(job.schedule.worker[first]), int(job.schedule.step[first]), first)
-    eager = BranchGradient(task, job.rule)
+    eager = BranchGradient(task, job.one_gradient)
     theta = task.start()
     only = torch.zeros(1, dtype=torch.int64, device=theta.device)
     (row,) = eager.arrangement.staged(theta[None], only)
@@ -100,7 +100,7 @@ def prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:
             say(f"gradients are not compiled: {why}")
             gradient = eager
         else:
-            gradient = BranchGradient(task, job.rule, function)
+            gradient = BranchGradient(task, job.one_gradient, function)
         once(gradient)()
         return gradient, captured_bytes(once(gradient), task.device)
 

@@ -28,7 +28,7 @@ from tardigrad.engine.memory import check_memory, predicted_bytes
 from tardigrad.engine.run import Say
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
-from tardigrad.tasks import ModuleTask, Task
+from tardigrad.tasks import ModuleTask
 
 CACHE_BYTES = 12 * 2**20
 """A batch's gradients should stay in a CPU's cache until the window has applied them."""
@@ -57,12 +57,12 @@ def build_on_cpu(job: Job, say: Say, budget: int, chunk: int | None = None) -> E
         planned = first_of_each(job) or schedule
     batches = just_in_time(planned, chunk)
     each = len(schedule.group_rows) // max(1, len(planned.group_rows))
-    sizes = _sizes(task, rule, batches, each, say)
+    sizes = _sizes(job, batches, each, say)
     if sizes and each > 1:
         say(f"each round's {each} gradients as one of all their samples")
     elif each > 1:  # the model may want batches of just its size
         planned, batches = schedule, just_in_time(schedule, chunk)
-        sizes = _sizes(task, rule, batches, 1, say)
+        sizes = _sizes(job, batches, 1, say)
     largest = batches.largest
     slots = [assign_slots(planned, batches, s) for s in range(schedule.shards)]
     check_memory(predicted_bytes(job, [s.count for s in slots], largest), budget, schedule)
@@ -100,17 +100,17 @@ def _program(rule: Rule, dtype: torch.dtype, say: Say) -> Program | None:
     return program
 
 
-def _sizes(task: Task, rule: Rule, batches: Batches, each: int, say: Say) -> tuple[int, ...]:
+def _sizes(job: Job, batches: Batches, each: int, say: Say) -> tuple[int, ...]:
     """Batch sizes for which gradients are compiled, none where they are computed one by one.
 
     They are compiled now, so that a compiler that fails is found before the run.
     """
     try:
-        module = check_batchable(task, rule)
+        module = check_batchable(job.task, job.one_gradient)
         sizes = choose_sizes(np.diff(batches.start), SIZES, CALL)
         try:
             for size in sizes:
-                compiled_gradients(module, rule, size, each)
+                compiled_gradients(module, job.one_gradient, size, each)
         except Exception as error:
             first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
             why = f"compiling them failed ({type(error).__name__}: {first})"

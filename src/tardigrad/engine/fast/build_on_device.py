@@ -72,8 +72,8 @@ def check_staged(job: Job) -> None:
 
 def check_batched(job: Job) -> None:
     """Unsuited where a graph cannot hold many of the task's gradients."""
-    task = check_batchable(job.task, job.rule)
-    if task.augments or task.has_statistics or job.rule.clip_norm is not None:
+    task = check_batchable(job.task, job.one_gradient)
+    if task.augments or task.has_statistics or job.one_gradient.clip_norm is not None:
         why = "augmentation, BatchNorm and clipping are not captured in batches"
         raise Unsuited(why, "gradients")
 

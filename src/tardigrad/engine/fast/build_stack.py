@@ -19,6 +19,7 @@ from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
+from tardigrad.work import OneGradient
 
 
 def stack_on_device(jobs: Sequence[Job]) -> Stack:
@@ -28,12 +29,17 @@ def stack_on_device(jobs: Sequence[Job]) -> Stack:
     return Stack(graphs)
 
 
-def check_stackable(schedule: Schedule, tasks: Sequence[Task], rules: Sequence[Rule]) -> list[Job]:
+def check_stackable(
+    schedule: Schedule,
+    tasks: Sequence[Task],
+    rules: Sequence[Rule],
+    work: OneGradient | None = None,
+) -> list[Job]:
     """A job of each task and its rule, where they can go through the schedule as one; else
     Unsuited."""
     jobs = []
     for task, rule in zip(tasks, rules, strict=True):
-        job = Job.on_one_shard(schedule, task, rule)
+        job = Job.on_one_shard(schedule, task, rule, work)
         check_captured(job)
         check_staged(job)
         check_batched(job)

@@ -62,7 +62,7 @@ class CpuStream(Execution):
         # Rows to spare, because a call may compute more gradients than are needed.
         self._views = theta.new_zeros(places.count + max(sizes), padded(len(theta)))
         self._gathered = theta.new_zeros(max(sizes), padded(len(theta)))
-        self._grads = no_gradients(self.task, self.rule, max(sizes))
+        self._grads = no_gradients(self.task, job.one_gradient, max(sizes))
         self._first = schedule.group_rows[schedule.group_start[:-1]]
         self._each = len(schedule.group_rows) // len(self._first)
         self._read = schedule.read[self._first, 0]
@@ -74,7 +74,8 @@ class CpuStream(Execution):
         self._kernel = CppKernel(program, theta.dtype)
         self._sizes = sorted(sizes)
         self._functions = {
-            size: compiled_gradients(self.task, self.rule, size, self._each) for size in sizes
+            size: compiled_gradients(self.task, job.one_gradient, size, self._each)
+            for size in sizes
         }
         self._inputs, self._targets = self.task.data.train.inputs, self.task.data.train.targets
         prepared = None

@@ -16,9 +16,9 @@ from tardigrad.engine.fast.batch_sizes import cover
 from tardigrad.engine.fast.compiled import BatchFound, InTwoParts, Pieces
 from tardigrad.engine.job import Job
 from tardigrad.engine.unsuited import Unsuited
-from tardigrad.rules import Rule
 from tardigrad.tasks import ModuleTask, Task, Turn
 from tardigrad.tasks.randomness import watched
+from tardigrad.work import OneGradient, clipped
 
 CALL = 0.5
 """What a call on the CPU costs before its first gradient, in gradients."""
@@ -49,16 +49,17 @@ class OneByOne:
     """The task's own gradient, row after row."""
 
     def __init__(self, job: Job) -> None:
-        self._schedule, self._task, self._rule = job.schedule, job.task, job.rule
+        self._schedule, self._task, self._work = job.schedule, job.task, job.one_gradient
 
     def __call__(self, views: Tensor, rows: Ints) -> list[Computed]:
         schedule = self._schedule
         turns = [Turn(int(schedule.worker[r]), int(schedule.step[r]), int(r)) for r in rows]
         size = self._task.layout.size
         found = [
-            self._task.gradient(view[:size], turn) for view, turn in zip(views, turns, strict=True)
+            self._work.run(self._task, view[:size], (), turn, 1).gradient
+            for view, turn in zip(views, turns, strict=True)
         ]
-        grads = torch.stack([self._rule.prepare(f.grad) for f in found])
+        grads = torch.stack([f.grad for f in found])
         losses = torch.stack([f.loss for f in found])
         kinds = zip(*(f.buffers for f in found), strict=True)
         return [Computed(grads, losses, tuple(torch.stack(kind) for kind in kinds))]
@@ -77,7 +78,7 @@ class Batched:
     """vmap over views and batches, compiled for a few sizes; what does not fit one is padded."""
 
     def __init__(self, job: Job, sizes: Sequence[int]) -> None:
-        self._schedule, self._task, self._rule = job.schedule, job.module, job.rule
+        self._schedule, self._task, self._work = job.schedule, job.module, job.one_gradient
         self._sizes = tuple(sizes)
 
     def __call__(self, views: Tensor, rows: Ints) -> list[Computed]:
@@ -92,18 +93,18 @@ class Batched:
                 inputs = torch.cat([inputs, inputs[-1:].expand(spare, *inputs.shape[1:])])
                 targets = torch.cat([targets, targets[-1:].expand(spare, *targets.shape[1:])])
             with torch.no_grad():
-                function = compiled_gradients(self._task, self._rule, size)
+                function = compiled_gradients(self._task, self._work, size)
                 grads, losses, statistics = function(seen, inputs, targets)
             out.append(Computed(torch.cat(grads, dim=1), losses, statistics))
             at += size
         return out
 
 
-def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -> InTwoParts:
+def compiled_gradients(task: ModuleTask, work: OneGradient, size: int, each: int = 1) -> InTwoParts:
     """(views, inputs, targets), `size` of each → gradients, losses, statistics; compiled once per
     task and size. Rows of views are `padded`; inputs and targets of a row are `each` batches."""
     known = _compiled.setdefault(task, {})
-    key = (size, each, rule.clip_norm)
+    key = (size, each, work.clip_norm)
     if key not in known:
         batches = task.batches(*[[0] * size * each] * 3)
         inputs, targets = (t.reshape(size, -1, *t.shape[2:]) for t in batches)
@@ -113,19 +114,21 @@ def compiled_gradients(task: ModuleTask, rule: Rule, size: int, each: int = 1) -
         given = (views, inputs, targets)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # torch's compiler warns of itself
-            function = InTwoParts(make_fx(batch_gradients(task, rule))(*given), given)
+            function = InTwoParts(make_fx(batch_gradients(task, work))(*given), given)
             function(*given)
         known[key] = function
     return known[key]
 
 
-def no_gradients(task: ModuleTask, rule: Rule, count: int) -> Pieces:
+def no_gradients(task: ModuleTask, work: OneGradient, count: int) -> Pieces:
     """Zeros where `compiled_gradients` gives gradients."""
-    at = task.layout.offsets if rule.clip_norm is None else (0, task.layout.size)
+    at = task.layout.offsets if work.clip_norm is None else (0, task.layout.size)
     return tuple(task.start().new_zeros(count, end - start) for start, end in pairwise(at))
 
 
-def batch_gradients(task: ModuleTask, rule: Rule) -> Callable[[Tensor, Tensor, Tensor], BatchFound]:
+def batch_gradients(
+    task: ModuleTask, work: OneGradient
+) -> Callable[[Tensor, Tensor, Tensor], BatchFound]:
     """The function that is traced and compiled."""
     layout = task.layout
     at = layout.offsets
@@ -151,14 +154,14 @@ def batch_gradients(task: ModuleTask, rule: Rule) -> Callable[[Tensor, Tensor, T
         # In pieces, because the compiler would copy them to make one of them.
         # A sum's gradient is one number spread out, whose strides the compiler would keep.
         grads = tuple(grad.flatten(1).contiguous() for grad in found)
-        if rule.clip_norm is not None:
-            grads = (vmap(rule.prepare)(torch.cat(grads, dim=1)),)
+        if work.clip_norm is not None:
+            grads = (vmap(lambda grad: clipped(grad, work.clip_norm))(torch.cat(grads, dim=1)),)
         return grads, losses, statistics
 
     return gradients
 
 
-def check_batchable(task: Task, rule: Rule) -> ModuleTask:
+def check_batchable(task: Task, work: OneGradient) -> ModuleTask:
     """The task, where vmap gives the gradients that it gives one by one; else Unsuited."""
     if not isinstance(task, ModuleTask):
         raise _unsuited("the task is not a module, so vmap cannot batch its gradients")
@@ -177,7 +180,7 @@ def check_batchable(task: Task, rule: Rule) -> ModuleTask:
     inputs, targets = task.batches([0, 0], [0, 1], [0, 1])
     try:
         with watched(task.device) as moved:
-            pieces, losses, _ = batch_gradients(task, rule)(views, inputs, targets)
+            pieces, losses, _ = batch_gradients(task, work)(views, inputs, targets)
             whose = moved()
     except Exception as error:
         first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
@@ -186,8 +189,8 @@ def check_batchable(task: Task, rule: Rule) -> ModuleTask:
         raise _unsuited(f"the model or its loss draws from {whose} generator")
     grads = torch.cat(pieces, dim=1)
     for i, turn in enumerate(turns):
-        one = task.gradient(views[i], turn)
-        expected = rule.prepare(one.grad)
+        one = work.run(task, views[i], (), turn, 1).gradient
+        expected = one.grad
         off = (grads[i] - expected).abs().max() / expected.abs().max().clamp(min=1e-30)
         if not off <= 1e-3 or not (losses[i] - one.loss).abs() <= 1e-3 * one.loss.abs() + 1e-6:
             raise _unsuited("under vmap the model gives other gradients than one by one")

@@ -3,8 +3,9 @@
 Workers of a round start from the version that their gradients are applied to, so they differ in
 their samples alone, and a rule makes of the group what it makes of its mean. Hence one gradient of
 all their samples does, at a fraction of the time and memory. Only where that is known: of the rule
-(`Rule.takes_means`), of the model and of the loss (`ModuleTask.averages`). Nothing is tried: a loss
-with class weights gives the same for as long as the rare class does not come.
+(`Rule.takes_means`), of the work (each clips its own), of the model and of the loss
+(`ModuleTask.averages`). Nothing is tried: a loss with class weights gives the same for as long as
+the rare class does not come.
 """
 
 from dataclasses import replace
@@ -43,7 +44,7 @@ def at_one_view(job: Job) -> bool:
         return False
     if len(np.unique(schedule.group_rows)) < len(schedule.group_rows):
         return False
-    return job.rule.takes_means
+    return job.rule.takes_means and job.one_gradient.clip_norm is None
 
 
 def by_its_first(schedule: Schedule) -> Schedule:
