@@ -53,4 +53,6 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for page in (tmp_path / "site").rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        assert not re.findall(r"(?:src|href)=\"?https?://[^\"> ]+\.(?:js|css|woff2?)", text), page
+        fetched = re.findall(r"<(?:script|img|iframe)[^>]+src=\"?https?://[^\"> ]+", text)
+        fetched += re.findall(r"<link[^>]+href=\"?https?://[^\"> ]+\.(?:css|woff2?)", text)
+        assert not fetched, page

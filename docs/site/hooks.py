@@ -47,6 +47,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown.replace("](../results/", "](results/")  # pictures
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """The theme would fetch this script from elsewhere, and pages would have no search offline."""
+    return output.replace("https://unpkg.com/iframe-worker/shim", "javascripts/iframe_worker.js")
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    return on_post_page(output_content)
+
+
 def _moved(text: str, source: str) -> str:
     """A page of the project's root or of results/, as if it stood in docs/."""
     where = Path(source).parent
