@@ -4,7 +4,10 @@ import json
 import math
 import socket
 import struct
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -147,6 +150,30 @@ def test_memory_that_does_not_fit_is_refused(wrong: list[Any]) -> None:
     with pytest.raises(ValueError, match="cannot be received into"):
         pipe.read(frame_bytes([], [np.zeros(4, np.float32)]))
     pipe.close()
+
+
+def test_types_are_written_down_only_to_refuse_them() -> None:
+    """That takes as long as all the rest of reading a frame, and both ends wait for it."""
+    written: list[str] = []
+
+    def note(frame: FrameType, event: str, what: object) -> None:
+        if event == "call" and Path(frame.f_code.co_filename).name == "_dtype.py":
+            written.append(frame.f_code.co_name)
+
+    def read(place: PlaceArrays) -> None:
+        pipe = Pipe(DEFAULT_LIMITS, place)
+        sys.setprofile(note)
+        try:
+            pipe.read(frame_bytes([], [np.zeros(4, np.float32)]))
+        finally:
+            sys.setprofile(None)
+            pipe.close()
+
+    read(ArrayPool())
+    assert written == []
+    with pytest.raises(ValueError, match="cannot be received into"):
+        read(lambda header, specs: [])
+    assert "__repr__" in written
 
 
 def test_memory_of_the_pool_is_used_again_when_nobody_holds_it() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tardigrad.core.checks import require
 from tardigrad.transport.frames import (
     PREFIX,
     ArraySpec,
@@ -121,7 +120,8 @@ class FrameReader:
 def _check(arrays: Sequence[NDArray[Any]], specs: Sequence[ArraySpec]) -> None:
     given = [(array.dtype, array.shape) for array in arrays]
     asked = [(spec.dtype, spec.shape) for spec in specs]
-    good = given == asked and all(a.flags.c_contiguous and a.flags.writeable for a in arrays)
-    require(
-        good, f"arrays {asked} cannot be received into {given}, which must be writable, in C order"
-    )
+    if given != asked or not all(a.flags.c_contiguous and a.flags.writeable for a in arrays):
+        # Not by `require`: to write types down takes longer than all else about a frame.
+        raise ValueError(
+            f"arrays {asked} cannot be received into {given}, which must be writable, in C order"
+        )
