@@ -16,8 +16,16 @@ feeds on itself, soonest in the biases of BatchNorm and in the last layer. It tr
 with MS divided by 1 − m^k as Adam does, with a rate of 0.2 or less, with λ0 = 0.2, and with a
 warm-up of one epoch. ASGD and DC-ASGD-c do not diverge without it, but stay at a loss of ln 10 for
 most of a thousand updates.
+
+What came out, in points of accuracy, paired by seed, with 95% intervals: at M = 8 (three seeds)
+DC-ASGD-c ends +0.50 [−0.02, +1.03] above ASGD and level with SGD (−0.02), DC-ASGD-a +0.15
+[−0.29, +0.60] above ASGD and 0.37 below SGD. At M = 4 (two seeds) c ends +0.00 and a −0.11 from
+ASGD, which itself ends level with SGD: nothing is left to compensate. So -c does at 8 workers what
+the paper says, as far as three seeds can tell; that the adaptive form is the better one is not
+seen. SSGD has one seed; it ends 1.7 and 3.0 points below SGD, since it makes 1/M as many updates.
 """
 
+import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,8 +33,8 @@ from tardigrad.core.result_table import Cell, ResultTable
 from tardigrad.experiment.structure import Plain
 from tardigrad.reproduce.claims import NOT_YET, Verdict
 from tardigrad.reproduce.drawing import curve, legend, log_scale, panels, written
-from tardigrad.reproduce.gap_aware_tables import GPU
-from tardigrad.reproduce.kept_cells import FoundCells, paired
+from tardigrad.reproduce.gap_aware_tables import CHANCE, GPU
+from tardigrad.reproduce.kept_cells import FoundCells, paired, points_apart
 from tardigrad.reproduce.study import Study, StudyCell
 
 WORKERS = (4, 8)
@@ -48,7 +56,7 @@ ACCURACY = "test_accuracy"
 MARGIN = 0.005
 """What "catches up with sequential SGD" is taken for: half a point, about what seeds vary."""
 
-LITTLE = "at M={} ASGD itself ends {:.2f} points below SGD, so there is little to compensate"
+SEQUENTIAL = "crop/M=1/SGD"
 
 
 def _spec(
@@ -176,33 +184,34 @@ def _cold(found: FoundCells) -> list[str]:
 
 
 def judge_dc_asgd(found: FoundCells) -> Verdict:
-    """Both forms of DC-ASGD end above ASGD and SSGD, and within MARGIN of sequential SGD."""
-    alone = found.mean("crop/M=1/SGD", ACCURACY, 0.1)
-    wrong, told = [], []
+    """Both forms of DC-ASGD end above ASGD and SSGD, and within MARGIN of sequential SGD, by the
+    mean difference over the seeds that both have."""
+    told, wrong = [], []
     for workers in WORKERS:
-        ends = {rule: found.mean(f"crop/M={workers}/{rule}", ACCURACY, 0.1) for rule in LATE}
-        if alone is None or None in ends.values():
+        stems = {rule: f"crop/M={workers}/{rule}" for rule in LATE}
+        if None in (_beside(found, stem, SEQUENTIAL) for stem in stems.values()):
             continue
-        known = {rule: end for rule, end in ends.items() if end is not None}
-        told.append(f"M={workers}: " + ", ".join(f"{r} {100 * v:.2f}" for r, v in known.items()))
+        told.append(f"M={workers}: " + ", ".join(_ended(found, r, s) for r, s in stems.items()))
+        lag = _beside(found, stems["ASGD"], SEQUENTIAL) or 0.0
         for rule in ("DC-ASGD-c", "DC-ASGD-a"):
-            stem = f"crop/M={workers}"
-            apart = paired(found, f"{stem}/{rule}", f"{stem}/ASGD", ACCURACY, 0.1)
+            apart = paired(found, stems[rule], stems["ASGD"], ACCURACY, CHANCE)
             told[-1] += f", {rule[-1]} − ASGD {apart}" if apart else ""
-            under = [other for other in ("ASGD", "SSGD") if known[rule] <= known[other]]
+            beside = {
+                other: _beside(found, stems[rule], stems[other]) for other in ("ASGD", "SSGD")
+            }
+            under = [name for name, far in beside.items() if far is None or far <= 0]
             if under:
                 wrong.append(f"{rule} does not end above {' and '.join(under)} at M={workers}")
-                lag = 100 * (alone - known["ASGD"])
-                if lag < 100 * MARGIN and LITTLE.format(workers, lag) not in wrong:
-                    wrong.append(LITTLE.format(workers, lag))
-            if known[rule] < alone - MARGIN:
-                wrong.append(
-                    f"{rule} ends {100 * (alone - known[rule]):.2f} points below SGD at M={workers}"
-                )
-    if not told or alone is None:
+                little = _little(workers, lag)
+                wrong += [little] if lag > -100 * MARGIN and little not in wrong else []
+            below = -(_beside(found, stems[rule], SEQUENTIAL) or 0.0)
+            if below > 100 * MARGIN:
+                wrong.append(f"{rule} ends {below:.2f} points below SGD at M={workers}")
+    if not told:
         return NOT_YET
-    seeds = len(found.values("crop/M=1/SGD", ACCURACY, 0.1))
-    ours = f"SGD {100 * alone:.2f}; " + "; ".join(told) + f"; seeds: {seeds}"
+    seeds = len(found.values(SEQUENTIAL, ACCURACY, CHANCE))
+    alone = 100 * (found.mean(SEQUENTIAL, ACCURACY, CHANCE) or 0.0)
+    ours = f"SGD {alone:.2f}; " + "; ".join(told) + f"; seeds: {seeds}"
     if wrong:
         return Verdict("does not hold", ours, "; ".join(wrong))
     choices = (
@@ -210,6 +219,29 @@ def judge_dc_asgd(found: FoundCells) -> Verdict:
         "augmented images, which the paper leaves out"
     )
     return Verdict("holds with a choice", ours, choices)
+
+
+def _beside(found: FoundCells, one: str, other: str) -> float | None:
+    """The mean difference in points; None where no seed has both."""
+    pairs = points_apart(found, one, other, ACCURACY, CHANCE)
+    return round(statistics.fmean(pairs), 6) if pairs else None
+
+
+def _ended(found: FoundCells, rule: str, stem: str) -> str:
+    """Its mean, and of how many seeds where sequential SGD has more."""
+    ends = found.values(stem, ACCURACY, CHANCE)
+    fewer = len(ends) < len(found.values(SEQUENTIAL, ACCURACY, CHANCE))
+    return f"{rule} {100 * statistics.fmean(ends):.2f}" + (
+        f" (seeds: {len(ends)})" if fewer else ""
+    )
+
+
+def _little(workers: int, lag: float) -> str:
+    where = "above" if lag > 0 else "below"
+    return (
+        f"at M={workers} ASGD itself ends {abs(lag):.2f} points {where} SGD, so there is "
+        f"{'nothing' if lag > 0 else 'little'} to compensate"
+    )
 
 
 def _draw(found: FoundCells, folder: Path) -> Sequence[Path]:

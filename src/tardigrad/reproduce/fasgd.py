@@ -6,6 +6,13 @@ dispatcher is uniform. Twice: at the paper's rates (0.005 for FASGD, 0.04 for SA
 to 1), and each rule at its own best of a grid of rates, FASGD's ε, which the paper does not give,
 scanned too, with both kinds of pixels. One measure for both: the median of the last tenth of the
 evaluations of the validation cost, because single ones are noisy.
+
+What came out. Figure 1, whole: at the paper's rates SASGD ends lower in all four panels; with each
+at its best they are level, SASGD/FASGD from 0.97 to 1.03 in the eight cases, FASGD lower in five.
+Figure 2 at the paper's rates, three seeds: FASGD ends far lower in all four. The paper says that
+the relative outperformance increases with λ: SASGD/FASGD goes 2.98, 2.87, 2.55 and 4.50, falling
+until 1,000 workers in each seed (the difference of the costs grows: 0.14, 0.16, 0.18, 0.94).
+SASGD's rate is divided by the delay, so that at 10,000 workers it has hardly begun.
 """
 
 import statistics
@@ -31,6 +38,7 @@ SASGD_RATES = (0.01, 0.02, 0.08, 0.16, 0.32)
 FASGD_RATES = (0.00125, 0.0025, 0.005, 0.01, 0.02)
 EPS = (0.0001, 0.001, 0.01, 0.1)
 RULES = ("FASGD", "SASGD")
+SHRINKS = "the margin does not grow at every step"
 
 
 class Panel(NamedTuple):
@@ -201,12 +209,10 @@ def judge_figure(all_panels: Sequence[Panel], grows: bool, found: FoundCells) ->
         ours += f"; at best rates: {told}"
     wrong = [panel.name for panel, ratio in margins.paper.items() if not ratio > 1]
     values = list(margins.paper.values())
-    if grows and values != sorted(values):
-        wrong.append("the margin does not grow at every step")
-    if not wrong and any(panel not in margins.paper for panel in wanted):
-        return NOT_YET
-    if not wrong:
-        return Verdict("holds", ours)
+    shrinks = grows and values != sorted(values)
+    if not wrong and not shrinks:
+        whole = all(panel in margins.paper for panel in wanted)
+        return Verdict("holds", ours) if whole else NOT_YET
     whole = len(margins.best) == len(PIXELS) * len(wanted) and not margins.partly
     tried = "" if whole else "; best rates and ε are not scanned yet"
     tried += " everywhere" if margins.best and not whole else ""
@@ -220,7 +226,9 @@ def judge_figure(all_panels: Sequence[Panel], grows: bool, found: FoundCells) ->
         return Verdict("holds with a choice", ours, choice)
     if lost:
         tried = f"; nor with each at its best rate: {', '.join(lost)}{tried}"
-    return Verdict("does not hold", ours, f"at the paper's rates not in {', '.join(wrong)}{tried}")
+    why = [f"at the paper's rates not in {', '.join(wrong)}"] if wrong else []
+    why += [SHRINKS if wrong else f"FASGD ends lower, but {SHRINKS}"] if shrinks else []
+    return Verdict("does not hold", ours, "; ".join(why) + tried)
 
 
 def _draw(figure: str, all_panels: Sequence[Panel], found: FoundCells, folder: Path) -> list[Path]:

@@ -90,14 +90,24 @@ class FoundCells:
         return words + (f", {lost} diverged" if lost else "")
 
 
-def paired(found: FoundCells, one: str, other: str, figure: str, diverged: float) -> str:
-    """How far one ends from another, in points, paired by seed: a seed is a schedule, batches and
-    initial weights. With its 95% interval; nothing where fewer than two seeds have both."""
-    pairs = []
+def points_apart(
+    found: FoundCells, one: str, other: str, figure: str, diverged: float
+) -> list[float]:
+    """How far one ends from another, in points, for each seed that has both: a seed is a schedule,
+    batches and initial weights."""
+    out = []
     for cell in found.matching(f"{one}/seed=*"):
         seed = cell.name.rpartition("/")[2]
-        ends = [found.value(f"{stem}/{seed}", figure, diverged) for stem in (one, other)]
-        pairs += [100 * (ends[0] - ends[1])] if None not in ends else []  # type: ignore[operator]
+        mine, theirs = (found.value(f"{stem}/{seed}", figure, diverged) for stem in (one, other))
+        if mine is not None and theirs is not None:
+            out.append(100 * (mine - theirs))
+    return out
+
+
+def paired(found: FoundCells, one: str, other: str, figure: str, diverged: float) -> str:
+    """The mean of the differences with its 95% interval; nothing where fewer than two seeds have
+    both."""
+    pairs = points_apart(found, one, other, figure, diverged)
     if len(pairs) < 2:
         return ""
     mean, low, high = mean_interval(pairs)
