@@ -269,3 +269,17 @@ def test_a_timer_that_ran_out_after_the_end_runs_out_when_the_run_is_extended() 
     push(session, 0)
     ((token, _),) = session.timers
     assert any(isinstance(item, Applied) for item in session.handle(Rang(token), 10.0))
+
+
+def test_a_worker_that_is_released_often_at_one_version_pins_it_once() -> None:
+    """Malenia waits for worker 1, and worker 0 gives more and more meanwhile."""
+    session = made(tg.Malenia(2))
+    for _ in range(9):
+        push(session, 0)
+        assert len(session.channels[0].kept) <= 2
+        assert not session.settled
+    assert session.readers[0] <= 4
+    assert session.version == 0
+    push(session, 1)
+    assert session.version == 1
+    assert len(session.settled) == 10

@@ -99,10 +99,6 @@ class ShardGate:
             return True
         return crosses
 
-    def last_sent(self, worker: int) -> PushHeader | None:
-        """The last push that crossed."""
-        return self._sent.get(worker)
-
     def begin_anew(self, worker: int) -> list[int]:
         """Another process is this worker, or none any more: the rows that are lost with it."""
         self._fresh.add(worker)

@@ -79,6 +79,7 @@ class ShardSession:
         self.control = ShardControl(policy, shard, members, updates, self._outputs())
         self.gate = gate
         self.rows: dict[int, PushHeader] = {}
+        self.settled: dict[int, PushHeader] = {}  # by the last event
         self._copies: Counter[int] = Counter()
         """How often more than once each of them waits: a link lets one be applied again."""
         self._first = frozenset(members)
@@ -171,7 +172,7 @@ class ShardSession:
     def handle(self, event: Event, now_s: float) -> list[Decision]:
         """What follows from this event, in order; the session is then as after it."""
         decided: list[Decision] = []
-        self._decided = decided
+        self._decided, self.settled = decided, {}
         match event:
             case Came(message):
                 self._came(message, now_s)
@@ -251,18 +252,16 @@ class ShardSession:
             self._released(self.shard, message.worker, self.version, now_s)
 
     def _forget_heard(self, channel: WorkerChannel, needed: Container[int]) -> None:
-        """Releases that were heard, but the last one and those of versions that are needed."""
-        kept = []
-        for released in channel.kept:
-            if (
-                released.sequence > channel.heard
-                or released.sequence == channel.sequence
-                or (released.carries and released.version in needed)
-            ):
-                kept.append(released)
+        """Releases that were heard, but the last, and the newest at each version that is needed."""
+        heard, kept = channel.heard, channel.kept
+        newest = {r.version: r.sequence for r in kept if r.carries and r.sequence <= heard}
+        channel.kept = []
+        for released in kept:
+            pins = released.version in needed and newest.get(released.version) == released.sequence
+            if pins or released.sequence > heard or released.sequence == channel.sequence:
+                channel.kept.append(released)
             else:
                 self._unread(released)
-        channel.kept = kept
 
     def _pushed(self, push: PushHeader, channel: WorkerChannel, now_s: float) -> None:
         channel.step, channel.last, channel.stop = push.step, push, NO_STEP
@@ -324,6 +323,7 @@ class ShardSession:
     # What is decided.
 
     def _settle(self, row: int) -> None:
+        self.settled[row] = self.rows[row]
         if row in self._copies:
             self._copies -= Counter((row,))  # which forgets what comes to nothing
         else:

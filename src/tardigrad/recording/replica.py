@@ -102,17 +102,14 @@ class ShardReplica:
 
     def decide(self, event: Event, now_s: float) -> "Decided":
         """What follows from an event; the numbers stay as they are."""
-        headers = dict(self.session.rows)
+        entry = LogEntry(event, now_s, self.session.handle(event, now_s))
+        headers = self.session.settled
         match event:
             case Came(message) if isinstance(message.body, PushHeader):
-                headers[message.body.row] = message.body
-                gate = self.session.gate
-                last = None if gate is None else gate.last_sent(message.worker)
-                if last is not None:  # it may be applied in this one's place
-                    headers[last.row] = last
+                headers = {message.body.row: message.body, **headers}
             case Completed(header):
-                headers[header.row] = header
-        return Decided(LogEntry(event, now_s, self.session.handle(event, now_s)), headers)
+                headers = {header.row: header, **headers}
+        return Decided(entry, headers)
 
     def carry_out(self, decided: "Decided") -> LogEntry:
         """Do it to the numbers; the entry is then complete."""
@@ -129,9 +126,13 @@ class ShardReplica:
             elif isinstance(item, Released) and self._tells_deviation:
                 deviations.append(self._deviation_now())
                 self._deviations[item.worker, item.sequence] = deviations[-1]
-        for row in [row for row in self.pending if not self.session.may_need(row)]:
-            del self.pending[row]
-            self.consumed.append(row)
+        # A gate may let go of others too. Without one it is not looked at all that are gathered: a
+        # policy that waits for a dead worker may have thousands.
+        done = headers if self.session.gate is None else list(self.pending)
+        for row in done:
+            if row in self.pending and not self.session.may_need(row):
+                del self.pending[row]
+                self.consumed.append(row)
         if self._tells_deviation:
             kept = {(r.worker, r.sequence) for c in self.session.channels.values() for r in c.kept}
             self._deviations = {at: self._deviations[at] for at in kept & self._deviations.keys()}
@@ -244,7 +245,7 @@ class ShardReplica:
 
 
 class Decided(NamedTuple):
-    """An event with what follows from it, and the headers that were waiting before."""
+    """An event with what follows from it, and the headers of what came, was applied or dropped."""
 
     entry: LogEntry
     headers: Mapping[int, PushHeader]
