@@ -15,6 +15,7 @@ from tardigrad.policies import Policy
 from tardigrad.scheduling.schedule import MERGED
 from tardigrad.scheduling.validate import validate
 from tests.fuzz.fuzz_case import Case
+from tests.policies.interrupts import check_interrupts
 
 ROUNDING = 1e-9
 """Seconds: times are sums."""
@@ -331,6 +332,7 @@ def _groups(f: Facts) -> None:
 
 def _bounds(f: Facts) -> None:
     s, base = f.s, f.base
+    check_interrupts(s, f.case.policy)
     if isinstance(base, tg.BoundedDelay | tg.Ringmaster):
         assert s.delays.max() <= base.max_delay
     rounds = isinstance(base, tg.Sync | tg.Backup | tg.Deadline | tg.Rennala | tg.Malenia)

@@ -15,6 +15,7 @@ from tardigrad.recording.shard_logs import ShardStory, read_story
 from tardigrad.runtime.shard_process import FinalShard
 from tardigrad.scheduling import Schedule
 from tardigrad.scheduling.validate import validate
+from tests.policies.interrupts import check_interrupts
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.simulated_disk import ReadOnlyDisk
 from tests.simulation.simulated_driver import SimulatedDriver
@@ -33,6 +34,7 @@ def check(cluster: SimulatedCluster, ended: SimulatedDriver | None = None) -> No
         _check_log(cluster, shard, story)
     schedule, losses, _ = merge(stories, setup.workers, setup.gated, setup.work.batches)
     validate(schedule)
+    check_interrupts(schedule, setup.policy)
     replayed = tg.execute(
         schedule, setup.task, setup.rule, engine="exact", work=setup.work, codec=setup.codec
     )

@@ -1,15 +1,11 @@
 """The protocol with one of its safeguards taken out, so that the simulation is seen to find it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import torch
-from torch import Tensor
-
-from tardigrad.links import Sent
-from tardigrad.protocol import calls, coordinator, replacing, shard_session
+from tardigrad.protocol import calls, coordinator, shard_session
 from tardigrad.protocol.admission import Admission, Fences
 from tardigrad.protocol.calls import (
     CompleteRow,
@@ -22,20 +18,17 @@ from tardigrad.protocol.channels import WorkerChannel
 from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import Completed, FromShard, FromWorker, PushHeader
 from tardigrad.protocol.shard_session import ShardSession
-from tardigrad.protocol.worker_outputs import Compute, WorkerOutput
+from tardigrad.protocol.worker_outputs import WorkerOutput
 from tardigrad.protocol.worker_session import WorkerSession
 from tardigrad.recording import merge, recovery, shard_logs
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.epochs import Epochs
 from tardigrad.recording.recovery import RecoveredRun
-from tardigrad.recording.sent_slices import SliceErrors
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import ShardStory, log_name
 from tardigrad.runtime.shard_process import LifeEnded, ShardProcess
-from tardigrad.runtime.worker_process import ComputedGradient, WorkerProcess
+from tests.simulation.mutations_of_rows import MUTATIONS_OF_ROWS, Mutation
 from tests.simulation.simulated_disk import ReadOnlyDisk
-
-Mutation = Callable[[], AbstractContextManager[Any]]
 
 
 def _record_after_output() -> AbstractContextManager[Any]:
@@ -280,48 +273,6 @@ def _shard_1_is_not_extended() -> AbstractContextManager[Any]:
     return patch.object(ShardProcess, "call", deaf)
 
 
-def _lives_go_on_silently() -> AbstractContextManager[Any]:
-    computed = WorkerSession.computed
-
-    def silent(
-        self: WorkerSession, loss: float, finite: bool, end_s: float, now_s: float
-    ) -> list[WorkerOutput]:
-        self._begins_anew = False
-        return computed(self, loss, finite, end_s, now_s)
-
-    return patch.object(WorkerSession, "computed", silent)
-
-
-def _states_follow_what_is_not_finite() -> AbstractContextManager[Any]:
-    gradient = WorkerProcess.gradient
-
-    def kept(self: WorkerProcess, compute: Compute) -> ComputedGradient | None:
-        made = gradient(self, compute)
-        if made is not None:
-            self._state = made.state
-        return made
-
-    return patch.object(WorkerProcess, "gradient", kept)
-
-
-def _held_back_is_lost() -> AbstractContextManager[Any]:
-    push = SliceErrors.push
-
-    def lost(self: SliceErrors, header: PushHeader, shard: int, grad: Tensor) -> Sent | None:
-        return push(self, header, shard, grad if header.crosses else torch.zeros_like(grad))
-
-    return patch.object(SliceErrors, "push", lost)
-
-
-def _errors_outlive_their_worker() -> AbstractContextManager[Any]:
-    push = SliceErrors.push
-
-    def on(self: SliceErrors, header: PushHeader, shard: int, grad: Tensor) -> Sent | None:
-        return push(self, header._replace(fresh=False), shard, grad)
-
-    return patch.object(SliceErrors, "push", on)
-
-
 MUTATIONS: dict[str, Mutation] = {
     "record before output": _record_after_output,
     "duplicates by number": _duplicates_are_new,
@@ -362,18 +313,6 @@ MUTATIONS: dict[str, Mutation] = {
     "links: workers keep what they hold back": lambda: patch.object(
         WorkerGate, "unsent", lambda self: set()
     ),
-    "states: cuts have them": lambda: patch.object(
-        coordinator,
-        "FinishCut",
-        lambda number, places, unsent, states: calls.FinishCut(number, places, unsent),
-    ),
-    "states: a new life says that it begins anew": _lives_go_on_silently,
-    "states: who goes on with one is given it": lambda: patch.object(
-        replacing, "BeginWork", lambda start, kept: calls.BeginWork(start)
-    ),
-    "states: what was not finite leaves them": _states_follow_what_is_not_finite,
-    "codecs: what is held back stays with its worker": _held_back_is_lost,
-    "codecs: an error begins anew at each shard": _errors_outlive_their_worker,
     "extending: logs decide by the number they began with": lambda: patch.object(
         RunSetup, "begun_with", property(lambda self: self.updates)
     ),
@@ -381,6 +320,7 @@ MUTATIONS: dict[str, Mutation] = {
     "deaths are counted": lambda: patch.object(
         coordinator.Coordinator, "_tell_deaths", lambda self: iter(())
     ),
+    **MUTATIONS_OF_ROWS,
 }
 
 

@@ -36,7 +36,7 @@ from tardigrad.protocol.worker_outputs import (
 )
 from tardigrad.recording.gradients import RowPart
 from tardigrad.runtime.shard_process import LifeEnded, ShardOut, ShardProcess
-from tardigrad.runtime.worker_process import WorkerProcess
+from tardigrad.runtime.worker_process import ComputedGradient, WorkerProcess
 from tests.simulation.simulated_disk import SimulatedDisk
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ if TYPE_CHECKING:
 
 VERSIONS_A_WORKER = 5
 """That it may compute at: releases on their way, the one it has and the one it computes at."""
+
+
+HANDED_OVER = 0.9
+"""The part of a step's time after which its gradient is there: it is computed beside everything
+else, which may go on before it is handed over."""
 
 
 class Gone(Exception):
@@ -197,6 +202,8 @@ def _copy(payload: Any, out: Tensor) -> None:
 class SimulatedWorker(SimulatedProcess):
     process: WorkerProcess | None = None
     computing: Compute | None = None
+    made: list[ComputedGradient | None]
+    """What has come of it, if it is there."""
 
     def begin(self, worker: int) -> None:
         self.number = worker
@@ -266,7 +273,8 @@ class SimulatedWorker(SimulatedProcess):
                 case Compute():
                     self.process.load(item)
                     step_s = self.cluster.step_s(self.number)
-                    self.computing = item
+                    self.computing, self.made = item, []
+                    self.at(HANDED_OVER * step_s, partial(self._compute, item))
                     self.at(step_s, partial(self._computed, item))
                 case StopComputing():  # heard between two batches, or when it is done
                     self.at(
@@ -277,12 +285,17 @@ class SimulatedWorker(SimulatedProcess):
                 case WorkerTimer(seconds, token):
                     self.at(seconds, partial(self._rang, token))
 
+    def _compute(self, compute: Compute) -> None:
+        assert self.process is not None
+        if compute is self.computing:
+            self.made = [self.process.gradient(compute)]
+
     def _computed(self, compute: Compute | None) -> None:
         assert self.process is not None
         if compute is None or compute is not self.computing:
             return  # it was interrupted
         self.computing = None
-        computed = self.process.gradient(compute)
+        (computed,) = self.made or (self.process.gradient(compute),)
         self._carry_out(self.process.computed(compute, computed, self.now_s, self.now_s))
 
     def _rang(self, token: int) -> None:
