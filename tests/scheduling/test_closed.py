@@ -211,7 +211,7 @@ def test_where_there_is_no_closed_form() -> None:
         assert not has_closed_form(policy, stopped, 1)
         assert not has_closed_form(policy, both, 1)
     over = tg.Gamma(workers=40, network=tg.Network(latency_s=0.1))
-    for policy in (tg.Async(wait=False), tg.SoftSync(3, wait=False), tg.Partial(push=30)):
+    for policy in (tg.Async(wait=False), tg.SoftSync(3, wait=False)):
         assert not has_closed_form(policy, over, 1), policy
     for policy, shards in (
         (tg.Partial(push=30, pull=0.5), 2),
@@ -231,9 +231,11 @@ def test_what_collects_in_lists_is_measured_as_the_loop_is() -> None:
     over = tg.Gamma(workers=40, network=network)
     for policy in (tg.Backup(4), tg.Async(), tg.SoftSync(4, wait=False)):
         assert in_one_piece(policy, gamma, 1), policy
-    for policy, cluster in ((tg.SoftSync(4), gamma), (tg.SoftSync(4), over), (tg.Backup(4), over)):
-        assert has_closed_form(policy, cluster, 1), policy
-        assert not in_one_piece(policy, cluster, 1), policy
+    assert has_closed_form(tg.SoftSync(4), gamma, 1)
+    assert not in_one_piece(tg.SoftSync(4), gamma, 1)
+    for waits in (tg.SoftSync(4), tg.Backup(4), tg.Deadline(9.0), tg.Quorum(30), tg.Partial()):
+        assert has_closed_form(waits, over, 1), waits
+        assert not in_one_piece(waits, over, 1), waits
 
 
 def test_a_policy_of_ones_own_has_none() -> None:

@@ -28,6 +28,7 @@ from tardigrad.scheduling.closed.bounded_delay import bounded_delay
 from tardigrad.scheduling.closed.deadline import deadline
 from tardigrad.scheduling.closed.networked import goes_over_network, networked, steady
 from tardigrad.scheduling.closed.networked_groups import networked_groups
+from tardigrad.scheduling.closed.networked_partial import networked_partial
 from tardigrad.scheduling.closed.networked_rounds import networked_rounds
 from tardigrad.scheduling.closed.one_shard import OneShard
 from tardigrad.scheduling.closed.partial import in_rounds, partial, quota
@@ -86,7 +87,7 @@ def in_one_piece(policy: Policy, cluster: Cluster, shards: int) -> bool:
     """Whether a closed form makes whole arrays, and does not collect numbers in lists."""
     over_network = isinstance(cluster, TimedCluster) and cluster.network is not None
     collects = (isinstance(policy, SoftSync) and policy.wait) or (
-        isinstance(policy, Backup | Deadline | Quorum) and over_network
+        isinstance(policy, Backup | Deadline | Partial | Quorum) and over_network
     )
     return has_closed_form(policy, cluster, shards) and not collects
 
@@ -107,16 +108,23 @@ def least_gradients(policy: Policy, cluster: Cluster, updates: int) -> int:
 
 
 def _in_rounds_over_network(policy: Policy, cluster: Cluster, shards: int) -> bool:
-    """Whether `networked_rounds` is for this, and so many workers worth it."""
-    workers = cluster.workers
-    known = round_ends(policy, workers, shards) is not None
-    few = isinstance(policy, Backup) and not worth_rounds(workers, workers - policy.backups)
-    return known and not few and worth_rounds(workers, workers)
+    """Whether there are rounds for all workers at a time, and so many workers worth it."""
+    workers = waited = cluster.workers
+    if isinstance(policy, Partial):
+        known = type(policy) is Partial and in_rounds(policy, workers, shards)
+        waited = quota(policy, workers)
+    else:
+        known = round_ends(policy, workers, shards) is not None
+    if isinstance(policy, Backup):
+        waited = workers - policy.backups
+    return known and worth_rounds(workers, waited)
 
 
 def _over_network(
     policy: Policy, cluster: TimedCluster, updates: int, seed: int, shards: int
 ) -> Schedule | None:
+    if isinstance(policy, Partial):
+        return networked_partial(policy, cluster, updates, seed, shards)
     if _in_rounds_over_network(policy, cluster, shards):
         made = networked_rounds(policy, cluster, updates, seed, shards)
         if made is not None or not isinstance(policy, Backup):

@@ -34,14 +34,15 @@ from tardigrad.clusters import Messages, TimedCluster
 from tardigrad.core.arrays import Flags, Floats, Ints
 from tardigrad.policies import Policy
 from tardigrad.policies.quorum import VERSIONS
+from tardigrad.scheduling.closed.delays_ahead import DelaysAhead
 from tardigrad.scheduling.closed.round_ends import RoundEnds, round_ends
 from tardigrad.scheduling.closed.rounds import TRIED, StepsAhead, worth_rounds
 from tardigrad.scheduling.closed.rounds_found import (
     Asked,
     RoundsFound,
     StartedRows,
-    decision_order,
     schedule_of,
+    shard_turns,
 )
 from tardigrad.scheduling.schedule import Schedule
 
@@ -89,7 +90,7 @@ class _Course:
         self.end_s: list[list[float]] = [[] for _ in range(shards)]
         self._set_s: list[list[float]] = [[] for _ in range(shards)]
         self._steps = StepsAhead(cluster.realise(seed), workers)
-        self._push, self._pull = (_Delays(messages, way, workers) for way in (False, True))
+        self._push, self._pull = (DelaysAhead(messages, way, workers) for way in (False, True))
         self._pulls = np.zeros((workers, shards), dtype=np.int64)
         self._version = np.full(workers, -1)
         self._came_s = np.zeros((workers, shards))
@@ -112,7 +113,9 @@ class _Course:
         if version:
             back_s = answered_s + self._pull.at(self._pulls)
             start_s = back_s.max(axis=1)
-            last = np.where(back_s == start_s[:, None], self._turns(), -1).max(axis=1)
+            ended_s, set_s = (np.array([one[-1] for one in of]) for of in (self.end_s, self._set_s))
+            turns = shard_turns(ended_s, set_s)
+            last = np.where(back_s == start_s[:, None], turns, -1).max(axis=1)
         waits = self._waits()
         if waits is None:
             return False
@@ -182,11 +185,6 @@ class _Course:
             out.append(end.end_s)
         return np.array(out)
 
-    def _turns(self) -> Ints:
-        """Of each shard, whether its last round ended as the first of all shards', or later."""
-        ends_s, set_s = (np.array([one[-1] for one in of]) for of in (self.end_s, self._set_s))
-        return np.argsort(decision_order(ends_s, set_s, np.arange(len(ends_s))))
-
     def _waits(self) -> dict[int, _Wait] | None:
         """Of those with different answers, as far as is known. None: one that waits for a later
         version was the last that a shard waited for."""
@@ -219,26 +217,3 @@ class _Course:
                 answered_s[shard] = max(at_s, ends_s[newest - 1])
                 asked.append(Asked(at_s, shard, newest, answered_s[shard]))
         return _Wait(at_s, pulls, answered_s, asked)
-
-
-class _Delays:
-    """Seconds of messages of one direction, drawn ahead for everybody."""
-
-    def __init__(self, messages: Messages, pull: bool, workers: int) -> None:
-        self._messages, self._pull = messages, pull
-        self._everyone = np.arange(workers)
-        self._drawn = messages.times(pull, self._everyone, np.arange(8))
-
-    def at(self, sequences: Ints) -> Floats:
-        """Of these, one of each worker and shard."""
-        self._draw_to(int(sequences.max()))
-        return np.take_along_axis(self._drawn, sequences[:, :, None], axis=2)[:, :, 0]
-
-    def one(self, worker: int, shard: int, sequence: int) -> float:
-        self._draw_to(sequence)
-        return float(self._drawn[worker, shard, sequence])
-
-    def _draw_to(self, sequence: int) -> None:
-        while sequence >= (drawn := self._drawn.shape[2]):
-            more = self._messages.times(self._pull, self._everyone, np.arange(drawn, 2 * drawn))
-            self._drawn = np.concatenate([self._drawn, more], axis=2)

@@ -136,7 +136,7 @@ class StepsAhead:
         self.times = times
         self.everyone = np.arange(workers)
         self.made = np.zeros(workers, dtype=np.int64)
-        """StepsAhead that each has begun."""
+        """Steps that each has begun."""
         self._draw()
 
     def next_s(self, workers: Ints) -> Floats:

@@ -42,6 +42,11 @@ class RoundsFound(NamedTuple):
     end_s: Floats
     set_s: Floats
     asked: list[Asked]
+    read: Ints | None = None
+    """Of each row; None: its version of every shard."""
+    scale: float = 1.0
+    answered_by_all: bool = False
+    """Whether the end of a round answers everybody, and nothing else does anybody."""
 
 
 class _Decisions(NamedTuple):
@@ -60,12 +65,16 @@ class _Decisions(NamedTuple):
 def schedule_of(workers: int, shards: int, reason: str, found: RoundsFound) -> Schedule | None:
     """None: something falls on one instant, and the order is not known."""
     last_s = float(found.end_s[-1].max())
-    rows = _rows(found, last_s)
-    if rows is None:
+    order = _order(found.started, last_s)
+    if order is None:
         return None
+    rows = StartedRows._make(part[order] for part in found.started)
+    read = np.repeat(rows.version[:, None], shards, axis=1)
+    if found.read is not None:
+        read = found.read[order]
     ends_s = found.end_s[rows.version]
     in_time = rows.came_s <= ends_s
-    made = _decisions(found, rows, in_time)
+    made = _decisions(workers, found, rows, in_time)
     groups, drops, replies = (made.kind == kind for kind in (GROUP, DROP, REPLY))
     place = np.empty(found.end_s.shape, dtype=np.int64)
     place[made.about[groups], made.shard[groups]] = np.arange(groups.sum())
@@ -83,10 +92,10 @@ def schedule_of(workers: int, shards: int, reason: str, found: RoundsFound) -> S
         start_s=rows.start_s,
         end_s=end_s,
         stamp=rows.version,
-        read=np.repeat(rows.version[:, None], shards, axis=1),
+        read=read,
         group_shard=made.shard[groups],
         group_time_s=made.time_s[groups],
-        group_scale=np.ones(place.size),
+        group_scale=np.full(place.size, found.scale),
         group_start=np.concatenate([[0], np.cumsum(sizes)]),
         group_rows=row[by_group],
         drop_row=made.about[drops],
@@ -101,9 +110,8 @@ def schedule_of(workers: int, shards: int, reason: str, found: RoundsFound) -> S
     )
 
 
-def _rows(found: RoundsFound, last_s: float) -> StartedRows | None:
-    """Those that start before the end, in order; None where that is not known."""
-    started = found.started
+def _order(started: StartedRows, last_s: float) -> Ints | None:
+    """Of those that start before the end; None where it is not known."""
     order = np.lexsort((started.worker, started.last, started.start_s))
     order = order[started.start_s[order] < last_s]
     rows = StartedRows._make(part[order] for part in started)
@@ -112,10 +120,10 @@ def _rows(found: RoundsFound, last_s: float) -> StartedRows | None:
     if (rows.pulled_s[tied] != rows.pulled_s[tied + 1]).any() or (rows.end_s == last_s).any():
         return None
     row, _ = np.nonzero(rows.came_s <= last_s)
-    came_s, who = rows.came_s[rows.came_s <= last_s], rows.worker[row]
+    came_s = rows.came_s[rows.came_s <= last_s]
     by_time = np.argsort(came_s, kind="stable")
     together = np.diff(came_s[by_time]) == 0
-    return None if (together & (np.diff(who[by_time]) != 0)).any() else rows
+    return None if (together & (np.diff(row[by_time]) != 0)).any() else order
 
 
 def decision_order(time_s: Floats, set_s: Floats, shard: Ints) -> Ints:
@@ -124,33 +132,43 @@ def decision_order(time_s: Floats, set_s: Floats, shard: Ints) -> Ints:
     return np.lexsort((shard, np.where(by_timer, set_s, 0.0), by_timer, time_s))
 
 
-def _decisions(found: RoundsFound, rows: StartedRows, in_time: Flags) -> _Decisions:
+def shard_turns(end_s: Floats, set_s: Floats) -> Ints:
+    """Of each shard, whether its round was the first of all to end, the next, and so on."""
+    return np.argsort(decision_order(end_s, set_s, np.arange(len(end_s))))
+
+
+def _decisions(workers: int, found: RoundsFound, rows: StartedRows, in_time: Flags) -> _Decisions:
     version, shard = (part.ravel() for part in np.indices(found.end_s.shape))
     group_s, set_s = found.end_s.ravel(), found.set_s.ravel()
     row, at = np.nonzero(~in_time & (rows.came_s <= found.end_s[-1].max()))
     came_s = rows.came_s[row, at]
     done = came_s > found.end_s[-1, at]  # it is answered, and that is all
     at_once = [one for one in found.asked if one.answered_s == one.at_s]
-    waited = np.zeros(found.end_s.shape, dtype=np.int64)
+    more = np.zeros(found.end_s.shape, dtype=np.int64)  # replies than gradients in a group
+    unanswered = np.zeros(0, dtype=np.int64)
+    if found.answered_by_all:
+        of = np.broadcast_to(rows.version[:, None], in_time.shape)[in_time]
+        np.subtract.at(more, (of, np.nonzero(in_time)[1]), 1)
+        more += workers
+        unanswered = np.nonzero(~done)[0]
     for one in found.asked:
         if one.answered_s > one.at_s:
-            waited[one.at_least - 1, one.shard] += 1
-    answering = np.nonzero(waited.ravel())[0]
-    count = [len(group_s), len(row), len(at_once), len(answering)]
-    kinds = np.repeat([GROUP, DROP, REPLY, REPLY], count)
+            more[one.at_least - 1, one.shard] += 1
+    telling = np.nonzero(more.ravel())[0]
+    count = [len(group_s), len(row), len(at_once), len(unanswered), len(telling)]
+    kinds = np.repeat([GROUP, DROP, REPLY, REPLY, REPLY], count)
     kinds[len(group_s) :][: len(row)][done] = REPLY
-    about = np.concatenate(
-        [version, np.where(done, 1, row), np.ones(count[2], np.int64), waited.ravel()[answering]]
-    )
-    where = np.concatenate(
-        [shard, at, np.array([one.shard for one in at_once], np.int64), shard[answering]]
-    )
+    ones = np.ones(len(at_once) + len(unanswered), dtype=np.int64)
+    ones[len(at_once) :] = -1
+    about = np.concatenate([version, np.where(done, 1, row), ones, more.ravel()[telling]])
+    asked = np.array([one.shard for one in at_once], dtype=np.int64)
+    where = np.concatenate([shard, at, asked, at[unanswered], shard[telling]])
     asked_s = np.array([one.at_s for one in at_once])
-    time_s = np.concatenate([group_s, came_s, asked_s, group_s[answering]])
-    nobody = np.full(len(row) + len(at_once), np.nan)
-    timer_s = np.concatenate([set_s, nobody, set_s[answering]])
-    # What a group's end answers is told with it: just before, so that it has the groups before it.
-    order = decision_order(time_s, timer_s, 2 * where + np.repeat([1, 1, 1, 0], count))
+    time_s = np.concatenate([group_s, came_s, asked_s, came_s[unanswered], group_s[telling]])
+    timer_s = np.full(len(time_s), np.nan)
+    timer_s[: len(group_s)], timer_s[len(time_s) - len(telling) :] = set_s, set_s[telling]
+    # What a group's end answers more is told just before it, so that it has the groups before it.
+    order = decision_order(time_s, timer_s, 2 * where + np.repeat([1, 1, 1, 1, 0], count))
     is_group = kinds[order] == GROUP
     order = order[: int(np.nonzero(is_group)[0].max()) + 1]  # then the loop ends
     is_group = is_group[: len(order)]
