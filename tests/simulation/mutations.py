@@ -200,7 +200,11 @@ def _open_at_once() -> AbstractContextManager[Any]:
 
 
 def _rows_are_not_checked() -> AbstractContextManager[Any]:
-    return patch.object(merge, "_rows_given", lambda entries: 10**9)
+    class Unchecked(merge.LogMerger):
+        def __init__(self, logs: Any, versions: Any, rows: int, *more: Any) -> None:
+            super().__init__(logs, versions, 10**9, *more)
+
+    return patch.object(merge, "LogMerger", Unchecked)
 
 
 def _nothing_is_said_twice_to_a_new_life() -> AbstractContextManager[Any]:

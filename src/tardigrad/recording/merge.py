@@ -12,7 +12,7 @@ given around joins and leaves too, to workers that wait for nothing.
 
 import math
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tardigrad.protocol.log import LogEntry
@@ -49,14 +49,17 @@ class LogMerger:
         versions: Sequence[int],
         rows: int,
         released: Sequence[Collection[tuple[int, int]]] | None = None,
+        given: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         """released: what of each shard, (worker, version), workers may compute at before these
-        entries; None: whatever they say that they read was released."""
+        entries; None: whatever they say that they read was released. given: later rows than the
+        first `rows`, and for whose step each was given."""
         self.logs = logs
         self.position = [0] * len(logs)
         self.versions = list(versions)
         self.rows = rows
-        """How many were given."""
+        """How many were given, whoever says that one is his."""
+        self._given = given or {}
         self._released = None if released is None else [set(before) for before in released]
 
     def next(self) -> list[int]:
@@ -98,7 +101,9 @@ class LogMerger:
         push = pushed(entry)
         if push is None:
             return True
-        if push.row >= self.rows or any(map(operator.gt, push.read, self.versions)):
+        if push.row >= self.rows and self._given.get(push.row) != (push.worker, push.step):
+            return False
+        if any(map(operator.gt, push.read, self.versions)):
             return False
         return self._released is None or all(
             (push.worker, version) in here
@@ -125,8 +130,9 @@ def explained(logs: Sequence[Sequence[LogEntry]], sessions: Sequence[ShardSessio
     stop = [len(log) for log in logs]
     while True:
         known = [log[:end] for log, end in zip(logs, stop, strict=True)]
-        rows = sessions[0].rows_given + _rows_given(known[0])
-        merger = LogMerger(known, versions, rows, released)
+        # By whose they are: where shard 0 lost a log's end, it may have given a row anew.
+        given = {one.row: (one.worker, one.step) for one in _rows_given(known[0])}
+        merger = LogMerger(known, versions, sessions[0].rows_given, released, given)
         while turn := merger.next():
             for shard in turn:
                 merger.advance(shard)
@@ -135,8 +141,8 @@ def explained(logs: Sequence[Sequence[LogEntry]], sessions: Sequence[ShardSessio
         stop = merger.position  # rows that are given behind this are not given either
 
 
-def _rows_given(entries: Sequence[LogEntry]) -> int:
-    return sum(isinstance(d, RowGiven) for entry in entries for d in entry.decided)
+def _rows_given(entries: Sequence[LogEntry]) -> list[RowGiven]:
+    return [d for entry in entries for d in entry.decided if isinstance(d, RowGiven)]
 
 
 def pushed(entry: LogEntry) -> PushHeader | None:
@@ -163,7 +169,7 @@ def merge(
     origin_s = min((push.start_s for push in pushes.values()), default=0.0)
     recorder.start_s = [max(0.0, start_s - origin_s) for start_s in recorder.start_s]
     recorder.end_s = [end_s - origin_s for end_s in recorder.end_s]
-    given = workers + _rows_given(stories[0].entries)
+    given = workers + len(_rows_given(stories[0].entries))
     merger = LogMerger([story.entries for story in stories], [0] * len(stories), given)
     losses: list[float] = []
     merged: dict[int, tuple[int, ...]] = {}
