@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+import time
 from typing import Any
 
 import ray
@@ -34,13 +35,22 @@ def trained(said: list[str] | None = None, **placement: Any) -> dict[str, Any]:
 
 def nodes_of(pool: ActorPool, strategy: Any) -> int:
     """On how many nodes Ray places two workers."""
+    wait_until_free()
     actors = [ActorKind("worker", ActorRoom(1.0))] * 2
     pool.prepare(actors, strategy, 30.0, lambda text: None)
     taken = [pool.take("worker", ActorRoom(1.0)) for _ in actors]
     where = ray.get([one.__ray_call__.remote(_node) for one in taken])
     pool.close()
-    until(lambda: ray.available_resources()["CPU"] == CPUS)  # Ray learns that their room is free
     return len(set(where))
+
+
+def wait_until_free() -> None:
+    """Until Ray has said for a second that all CPUs are: what it knows of nodes comes in reports,
+    and where it thinks one taken, it places nothing there."""
+    calm = 0
+    while calm < 10:
+        calm = calm + 1 if ray.available_resources().get("CPU") == CPUS else 0
+        time.sleep(0.1)
 
 
 def _node(actor: Any) -> str:
@@ -57,7 +67,7 @@ def main() -> None:
         said: list[str] = []
         waiting = threading.Thread(target=lambda: out.update(waited=trained(said, wait_s=120)))
         waiting.start()
-        until(lambda: bool(said))
+        until(lambda: any("for room" in line for line in said))
         cluster.add_node(num_cpus=CPUS // 2, num_gpus=1, object_store_memory=STORE)
         waiting.join()
         out["nodes"] = {name: nodes_of(ActorPool(1.0), name) for name in ("spread", "pack")}
