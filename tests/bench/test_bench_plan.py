@@ -20,11 +20,10 @@ def test_fresh_cases_are_other_cases() -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("fresh", [False, True])
-def test_what_is_chosen_is_within_a_tenth_of_the_best(fresh: bool) -> None:
+@pytest.mark.timeout(3600)
+def test_what_is_chosen_is_within_a_tenth_of_the_best() -> None:
     """Three clusters, one of them a real trace, two tasks, up to 40 candidates, five seeds."""
-    rows = bench_plan(fresh=fresh).data()["rows"]
+    rows = bench_plan().data()["rows"]
     assert len(rows) == 6
     for row in rows:
         assert row["candidates"] <= 40

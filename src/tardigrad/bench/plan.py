@@ -73,7 +73,7 @@ FRESH = Cases(
     seed=20,
 )
 """Written down before any was run, the targets by one worker's plain training alone; nothing was
-chosen by what came."""
+chosen by what came (docs/plan.md tells it)."""
 
 
 def bench_plan(quick: bool = False, fresh: bool = False, trace: str | None = None) -> ResultTable:
