@@ -112,9 +112,10 @@ def tells(
     row: tuple[int, int] = (-1, NO_ROW),
     acked: int = -1,
     life: int = 0,
+    sequence: int = 9,
 ) -> list[WorkerOutput]:
     said = tuple(Released(0, sequence, version) for sequence, version in releases)
-    message = FromShard(shard, 1, 0, life, acked, *row, said, stop=stop)
+    message = FromShard(shard, 1, 0, life, acked, *row, said, stop=stop, sequence=sequence)
     return session.hear(message, ["numbers"] * len(releases), 1.0)
 
 
@@ -161,6 +162,16 @@ def test_what_was_told_once_holds_until_the_step_is_pushed() -> None:
     tells(session)  # said before, and heard later
     assert session.interrupted
     assert pushed(session)[0].interrupted
+
+
+def test_who_was_released_since_is_not_interrupted_by_a_late_message() -> None:
+    """Messages overtake each other: this one was sent before the release that came."""
+    session = worker()
+    pushed(session)
+    tells(session, releases=[(1, 1)], row=(1, 4), acked=0)
+    assert tells(session, stop=1, sequence=0) == []
+    assert not session.interrupted
+    assert tells(session, stop=1, sequence=1) == [StopComputing()]
 
 
 def test_late_repeated_and_foreign_interrupts_change_nothing() -> None:

@@ -135,6 +135,8 @@ class FromShard(NamedTuple):
     """The shard's deviation as it was at each of these releases, where a link goes by it."""
     stop: int = NO_STEP
     """The step that the worker is to stop computing, if it has not pushed it."""
+    sequence: int = -1
+    """The last release to it: whoever has heard of a later one need not stop."""
     deal: Deal | None = None
     """Of that row."""
 

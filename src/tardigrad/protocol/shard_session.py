@@ -393,7 +393,7 @@ class ShardSession:
             releases = tuple(r for r in channel.kept if r.sequence > max(after, channel.heard))
         row = self._given.of(worker) or RowGiven(worker, -1, NO_ROW)
         head = (self.shard, epoch, worker, channel.life, channel.number, row.step, row.row)
-        return FromShard(*head, releases, stop=channel.stop, deal=row.deal)
+        return FromShard(*head, releases, (), channel.stop, channel.sequence, row.deal)
 
     def end(self, worker: int) -> ChannelEnd:
         channel = self.channels[worker]

@@ -145,10 +145,11 @@ class WorkerSession:
                 channel.early[released.sequence] = said
         while channel.early and self._take(message.shard, now_s):
             pass
-        channel.stop = message.stop  # after its releases: one that comes later makes it void
-        if self._computing and message.stop == self.control.step and not self.interrupted:
-            self._interrupted = message.stop
-            self._out.append(StopComputing())
+        if message.stop != NO_STEP and message.sequence >= channel.heard:
+            channel.stop = message.stop  # a release that came, or comes later, makes it void
+            if self._computing and message.stop == self.control.step and not self.interrupted:
+                self._interrupted = message.stop
+                self._out.append(StopComputing())
         if channel.heard - channel.confirmed >= CONFIRM:
             self._send(message.shard, Confirmation())
         self._go(now_s)

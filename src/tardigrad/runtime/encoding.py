@@ -100,13 +100,13 @@ def decode_from_worker(header: list[Any], arrays: list[NDArray[Any]]) -> WorkerF
 
 
 def encode_from_shard(message: FromShard, payloads: Sequence[SlotOrArray | None]) -> EncodedMessage:
-    *about, releases, deviations, stop, deal = message
+    *about, releases, deviations, stop, sequence, deal = message
     arrays: list[NDArray[Any]] = []
     said = [
         [released.sequence, released.version, _encode_payload(payload, arrays)]
         for released, payload in zip(releases, payloads, strict=True)
     ]
-    about += (stop, *(deal or ()))
+    about += (stop, sequence, *(deal or ()))
     return EncodedMessage([SAID, about, said, *([list(deviations)] if deviations else [])], arrays)
 
 
@@ -118,7 +118,7 @@ def decode_from_shard(header: list[Any], arrays: list[NDArray[Any]]) -> ShardFra
         deviations = tuple(map(float, told[0])) if told else ()
         if told and len(deviations) != len(said):
             raise ValueError(f"{len(deviations)} deviations of {len(said)} releases")
-        shard, epoch, worker, life, acked, step, row, stop, *dealt = _ints(about)
+        shard, epoch, worker, life, acked, step, row, stop, newest, *dealt = _ints(about)
         releases, payloads = [], []
         for sequence, version, place in said:
             payload = _decode_payload(place, arrays)
@@ -136,6 +136,7 @@ def decode_from_shard(header: list[Any], arrays: list[NDArray[Any]]) -> ShardFra
             tuple(releases),
             deviations,
             stop,
+            newest,
             Deal(*dealt) if dealt else None,
         )
         return ShardFrame(message, payloads)
