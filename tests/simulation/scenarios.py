@@ -180,6 +180,9 @@ def draw(seed: int, policy: str | None = None) -> Scenario:
         faults=draw_faults(r, updates, workers, shards),
         changes=_draw_changes(r, updates, workers),
     )
+    if POLICIES[scenario.policy](workers).needs_all:
+        # It gathers without end while a worker is away, and all of that is computed again.
+        scenario = replace(scenario, mean_step_s=1.0)
     if POLICIES[scenario.policy](workers).gives_weights and scenario.rule == "dana":
         scenario = replace(scenario, rule="adam")  # DANA takes none
     if r.random() >= 0.75:
