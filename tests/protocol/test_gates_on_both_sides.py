@@ -125,16 +125,6 @@ def test_completed_pushes_pin_no_versions() -> None:
     assert sum(session.readers.values()) <= 3 + 1  # of the other worker
 
 
-def test_lives_that_say_nothing_pin_few_versions() -> None:
-    """Each is sent one to compute at; what it pushed elsewhere is completed when the next comes."""
-    session = session_of(RARE)
-    tell(session, push_of(0))
-    for life in range(1, 20):
-        session.handle(Replaced(0, life), 0.0)
-        assert len(session.channels[0].kept) <= 3
-    assert sum(session.readers.values()) <= 3 + 1  # of the other worker
-
-
 def test_what_later_completed_pushes_were_computed_at_is_kept() -> None:
     """Of two gradients that only other shards have, the second was computed at a newer version."""
     session = session_of(tg.Every(push=1000, pull=1))

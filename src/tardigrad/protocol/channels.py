@@ -31,12 +31,6 @@ class WorkerChannel:
     stop: int = NO_STEP
     """The step that it is to stop computing, and has not pushed."""
 
-    def forget(self, first: int, end: int) -> list[Released]:
-        """Those of `kept` from sequence `first` on and before `end` go; which they were."""
-        gone = [released for released in self.kept if first <= released.sequence < end]
-        self.kept = [released for released in self.kept if released not in gone]
-        return gone
-
 
 class ChannelEnd(NamedTuple):
     """A shard's end of a channel, for whoever takes a worker's place."""

@@ -155,8 +155,10 @@ class ShardSession:
             raise Refused(
                 f"push refused: {who}: it names {len(push.read)} versions for {self.shards} shards"
             )
-        alone = None if push.crosses and not push.merged else "this run has no link"
-        wrong = alone if self.gate is None else self.gate.wrong(push)
+        if self.gate is not None:
+            wrong = self.gate.wrong(push)
+        else:
+            wrong = None if push.crosses and not push.merged else "this run has no link"
         if wrong is not None:
             raise Refused(f"push refused: {who}: {wrong}")
         read = push.read[self.shard]
@@ -227,7 +229,8 @@ class ShardSession:
             channel.heard = max([channel.heard, *heard])
             return
         # What was released before answers something else; of this life, nobody has heard it.
-        for released in channel.forget(channel.life_from, channel.sequence + 1):
+        for released in [r for r in channel.kept if r.sequence >= channel.life_from]:
+            channel.kept.remove(released)
             self._unread(released)
         channel.heard = channel.sequence
         self.gate.refresh(header.worker)
@@ -301,15 +304,12 @@ class ShardSession:
         """The new process has no version to compute at, and what it is to hear may carry none: so
         it hears one release instead, which does."""
         self._drop_unsent(worker)
-        died_from, channel.life_from = channel.life_from, channel.sequence + 1
+        channel.life_from = channel.sequence + 1
         if self.gate is None or (worker in self._first and channel.step < 0):
             return
         due = channel.sequence > channel.heard
         channel.heard = channel.sequence
         if due:
-            # What earlier lives had computed was completed when the one that died came.
-            for released in channel.forget(0, died_from):
-                self._unread(released)
             self._released(self.shard, worker, self.version, now_s)
 
     def _drop_unsent(self, worker: int) -> None:
