@@ -108,7 +108,7 @@ def test_plan_answers_how_long_and_what_it_costs(cli: Cli) -> None:
     words = (*TRAINED, "--price", "2.5", "--seeds", "2", "--without-stragglers", "--mtbf", "1h")
     said = cli(*words)
     assert said.code == 0, said.err
-    for guess in ("parted by semicolons", "is in milliseconds", "node-0 is worker 0"):
+    for guess in ("columns separated by semicolons", "is in milliseconds", "node-0 is worker 0"):
         assert f"log.csv: {guess}" in said.out or guess in said.out
     assert "Time to loss=0.6 on 4 workers" in said.out
     for column in ("seconds", "± s", "cost", "mean delay", "MB", "seeds"):

@@ -44,4 +44,4 @@ class SparePool(ActorPool):
     def _begin_spare(self, kind: str) -> None:
         """Behind all others, so that it has time to start."""
         plain = ActorKind(kind, ActorRoom(self.cpus))
-        self._idle.setdefault(plain, []).append(self._new(plain, SPREAD))
+        self._idle.setdefault(plain, []).append(self.start(plain, SPREAD))

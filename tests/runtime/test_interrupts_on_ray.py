@@ -22,8 +22,8 @@ RULE = rules.RULES["gap_aware"](lr=0.02)
 
 
 def slowed(view: Tensor, worker: int, step: int) -> Tensor:
-    if worker == SLOW:
-        time.sleep(BATCH_S)
+    # The others take some time too, else all is over before the slow one has said that it stopped.
+    time.sleep(BATCH_S if worker == SLOW else BATCH_S / 40)
     return view * (1 + 0.01 * ((7 * worker + step) % 5))
 
 

@@ -118,7 +118,7 @@ def test_own_code_runs_and_replays_and_a_change_is_told(
 @pytest.fixture
 def warm(pool: ActorPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands find actors that have started: test_command_line has a run that starts its own."""
-    monkeypatch.setattr("tardigrad.runtime.run_actors._pool", lambda *_: nullcontext(pool))
+    monkeypatch.setattr("tardigrad.runtime.run_actors.pool_of", lambda *_: nullcontext(pool))
 
 
 def test_a_rule_of_ones_own_is_run_extended_and_replayed_from_the_command_line(

@@ -107,11 +107,11 @@ def test_actors_that_take_no_room_are_begun_all_together(monkeypatch: pytest.Mon
     """And not shards first and workers when those are there: each takes seconds to start."""
     begun: list[ActorKind] = []
 
-    def new(self: ActorPool, actor: ActorKind, strategy: object) -> object:
+    def start(self: ActorPool, actor: ActorKind, strategy: object) -> object:
         begun.append(actor)
         return object()
 
-    monkeypatch.setattr(ActorPool, "_new", new)
+    monkeypatch.setattr(ActorPool, "start", start)
     worker, shard = ActorKind("worker", ActorRoom()), ActorKind("shard", ActorRoom())
     pool = ActorPool()
     for many in (2, 3):

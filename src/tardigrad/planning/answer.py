@@ -166,7 +166,8 @@ class TargetResults:
             return [
                 f"The next, {second.candidate.label}, took {more:.0%} longer with the same seeds."
             ]
-        end = "the budget was spent" if race.spent else f"{_seeds(race.seeds)} could not part them"
+        alike = f"{_seeds(race.seeds)} could not tell them apart"
+        end = "the budget was spent" if race.spent else alike
         told = (
             "slower, paired by seed"
             if slower(second, winner)

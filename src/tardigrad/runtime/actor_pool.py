@@ -49,7 +49,7 @@ class ActorPool:
             if actor.room.amounts():
                 lacking += missing
             else:
-                idle += [self._new(one, SPREAD) for one in missing]
+                idle += [self.start(one, SPREAD) for one in missing]
         if not lacking:
             return
         # What is reserved is given up when its actors already stand in line for it, each at its
@@ -57,15 +57,16 @@ class ActorPool:
         with reserved(lacking, strategy, wait_s, tell) as nodes:
             for actor, node in zip(lacking, nodes, strict=True):
                 at = NodeAffinitySchedulingStrategy(node, soft=True)
-                self._idle.setdefault(actor, []).append(self._new(actor, at))
+                self._idle.setdefault(actor, []).append(self.start(actor, at))
 
     def take(self, kind: str, room: ActorRoom | None = None) -> Any:
         """An actor, idle or new."""
         actor = ActorKind(kind, ActorRoom(self.cpus) if room is None else room)
         idle = self._idle.setdefault(actor, [])
-        return idle.pop(0) if idle else self._new(actor, SPREAD)
+        return idle.pop(0) if idle else self.start(actor, SPREAD)
 
-    def _new(self, actor: ActorKind, strategy: Any) -> Any:
+    def start(self, actor: ActorKind, strategy: Any) -> Any:
+        """A new one, which is this pool's."""
         cpus, gpus, resources = actor.room
         options = {"num_cpus": cpus, "num_gpus": gpus, "resources": dict(resources)}
         new = self._actors[actor.kind].options(**options, scheduling_strategy=strategy).remote()

@@ -37,7 +37,7 @@ def actors_of(
     processes: Processes, task: Task, workers: int, shards: int, tell: Callable[[str], None]
 ) -> Iterator[tuple[ActorPool, ActorRooms]]:
     """Within the block Ray is there, with room for all of them."""
-    with _pool(processes, workers, shards) as pool:
+    with pool_of(processes, workers, shards) as pool:
         rooms = _rooms(processes, task, workers, pool)
         numbered = [("worker", i) for i in range(workers)] + [("shard", i) for i in range(shards)]
         # Those that are bound to nodes of their own are placed when they are made.
@@ -48,7 +48,7 @@ def actors_of(
 
 
 @contextmanager
-def _pool(processes: Processes, workers: int, shards: int) -> Iterator[ActorPool]:
+def pool_of(processes: Processes, workers: int, shards: int) -> Iterator[ActorPool]:
     """The given one, or one for this run alone."""
     if processes.pool is not None:
         yield processes.pool
