@@ -1,5 +1,6 @@
 """What links let through, decision by decision, and what they refuse."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -61,6 +62,14 @@ def test_frequencies_fill_up_at_one_and_hand_the_rest_on() -> None:
     assert got[0] / got[2] == pytest.approx(0.5)
     assert sum(f * b for f, b in zip(got, sizes, strict=True)) == pytest.approx(60)
     assert frequencies(deviation, sizes, budget=1000.0) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("deviation", [[1.0, 0.0], [1e38, 1e-12], [math.inf, 1.0]])
+def test_a_shard_that_does_not_deviate_is_sent_all_the_same(deviation: list[float]) -> None:
+    """Beside one that does; else its pushes would all be held back, for ever."""
+    gate = tg.Budget(50, direction="push").realise(0, [100, 100])
+    sent = sum(gate.push(0, 1, deviation) for _ in range(4000))
+    assert sent in (10, 11)  # a hundredth of 50 / 200, each time
 
 
 def test_frequencies_are_even_where_nothing_deviates() -> None:

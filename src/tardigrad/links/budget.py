@@ -11,6 +11,8 @@ from tardigrad.links.identity import AS_THEY_ARE, Identity
 from tardigrad.links.link import ON_DROP, Gate, Link, OnDrop
 
 Direction = Literal["pull", "push", "both"]
+LEAST = 0.01
+"""Of the even frequency."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,10 @@ class Budget(Link):
     Shard s, of b_s bytes and deviation v̄_s (as the worker last heard it), is sent with frequency
 
         p_s = min(1, λ v̄_s),  λ such that Σ_s b_s p_s = bytes_per_update.
+
+    but none more seldom than a hundredth of the even frequency bytes_per_update / Σ_s b_s, which
+    may take a hundredth of the budget on top: a shard that does not deviate beside the others would
+    never be sent, and a run whose pushes are budgeted would never end (**choice**).
 
     With each tensor a shard of its own (`shards="tensor"`) the tensors share the bandwidth; with
     one shard it is a fixed rate. Sending is by credit, not at random: each opportunity adds p_s to
@@ -68,6 +74,7 @@ class _CreditGate(Gate):
         self.seed = seed
         self.shard_bytes = shard_bytes
         self.bytes = link.bytes_per_update / (2 if link.direction == "both" else 1)
+        self._least = min(1.0, LEAST * self.bytes / sum(shard_bytes))
         self.budgeted = {"push", "pull"} if link.direction == "both" else {link.direction}
         self._credit: dict[tuple[str, int, int], float] = {}
 
@@ -84,7 +91,8 @@ class _CreditGate(Gate):
         credit = self._credit.get(account)
         if credit is None:
             credit = float(uniform(key(self.seed, f"link {direction}", worker, shard), 0))
-        credit += frequencies(heard, self.shard_bytes, self.bytes)[shard]
+        frequency = frequencies(heard, self.shard_bytes, self.bytes)[shard]
+        credit += max(frequency, self._least)
         sends = credit >= 1
         self._credit[account] = credit - 1 if sends else credit
         return sends
