@@ -87,7 +87,17 @@ FORMS = {
                 *({"host": h, "iteration": i, "elapsed_us": 1e6 * t} for h, i, t in each()),
             )
         ),
-        ["JSON, an object a line", "1 lines without elapsed_us", "elapsed_us is in microseconds"],
+        [
+            "JSON, an object a line",
+            "lines without elapsed_us are left out: 1",
+            "elapsed_us is in microseconds",
+        ],
+    ),
+    "JSON lines among others": (
+        "[INFO] starting\n"
+        + "".join(json.dumps({"host": h, "i": i, "took_s": t}) + "\n" for h, i, t in each())
+        + "\ndone\n",
+        ["JSON, an object a line", "lines that are no JSON objects are left out: 2"],
     ),
     "a time that is since 1970": (
         lines(
@@ -139,6 +149,17 @@ def test_our_own_columns_need_no_guess(tmp_path: Path) -> None:
     assert (log.guesses, log.names) == ((), ("0", "1"))
 
 
+def test_many_workers_are_guessed_in_few_lines(tmp_path: Path) -> None:
+    columns = ",".join(f"node-{i}" for i in range(500))
+    log = read(tmp_path, f"step,{columns}\n0{',1.5' * 500}\n")
+    assert log.guesses == (
+        "a column per worker: node-0, node-1, node-2, node-3, …",
+        "a worker's column names no unit: taken as seconds",
+        "500 workers by column: node-0 is worker 0, node-1 is worker 1, node-2 is worker 2, "
+        "node-3 is worker 3, …",
+    )
+
+
 def test_missing_cells_of_a_wide_table_are_steps_not_made(tmp_path: Path) -> None:
     log = read(tmp_path, "step,a,b\n0,1.0,2.0\n1,,3.0\n2,4.0,\n3,5.0,6.0\n")
     assert [times.tolist() for times in log.times_s] == [[1, 4, 5], [2, 3, 6]]
@@ -161,8 +182,8 @@ def test_missing_cells_of_a_wide_table_are_steps_not_made(tmp_path: Path) -> Non
         ("step,a,b\n0,1.7e9,1.7e9\n", "line 2: 1.7e9 in a is no step's time"),
         ("rank,took\n3,1.0\n5,2.0\n", "none for worker 0"),
         ('{"host": "a"}\n{"host": \n', "line 2 is not valid JSON"),
-        ('{"host": "a", "took": 1}\n[1]\n', r"line 2: \[1\] is not a JSON object"),
-        ("[1, 2", "is not valid JSON"),
+        ('[{"host": "a", "took": 1}, 1]', r"line 2: 1 is not a JSON object"),
+        ('[{"host": "a"}, 2', "is not valid JSON"),
         ("[]", "has no lines"),
         ("a,a\n1,2\n", "line 1: a column stands twice"),
     ],

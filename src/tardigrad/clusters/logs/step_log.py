@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from tardigrad.clusters.logs.table import LogTable, StepLine, read_table
 from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import require
 
-Item = TypeVar("Item")
 EPOCHS = ((1e17, 1e-9, "nanoseconds"), (1e14, 1e-6, "microseconds"), (1e11, 1e-3, "milliseconds"))
 """Times since 1970 tell their unit by their size."""
 
@@ -133,8 +132,12 @@ def _between(
 
 def _wide(table: LogTable, meaning: Meaning, guesses: list[str]) -> Iterator[_Time]:
     """A line is a step of everybody; an empty cell is a step that a worker did not make."""
-    guesses.append(f"a column per worker: {', '.join(n.name for n in _some(meaning.wide))}")
-    unit_s = {n.name: _unit_s(n, guesses) for n in meaning.wide}
+    guesses.append(f"a column per worker: {_some([n.name for n in meaning.wide])}")
+    if len(units := {column.unit_s for column in meaning.wide}) == 1:  # which is told once for all
+        of_all_s = _unit_s(Named("a worker's column", *units), guesses)
+        unit_s = {column.name: of_all_s for column in meaning.wide}
+    else:
+        unit_s = {column.name: _unit_s(column, guesses) for column in meaning.wide}
     for number, line in enumerate(table.lines):
         for column in meaning.wide:
             cell = line.cells.get(column.name, "")
@@ -179,7 +182,7 @@ def _numbered(
         return list(by_worker)
     if not all(name.isascii() and name.isdigit() for name in by_worker):
         names = sorted(by_worker, key=_natural) if not meaning.wide else list(by_worker)
-        told = ", ".join(f"{name} is worker {i}" for i, name in enumerate(_some(names)))
+        told = _some([f"{name} is worker {i}" for i, name in enumerate(names)])
         guesses.append(f"{len(names)} workers by {' and '.join(meaning.who) or 'column'}: {told}")
         return names
     names = sorted(by_worker, key=int)
@@ -200,7 +203,7 @@ def _with_columns(table: LogTable, names: list[str], guesses: list[str]) -> list
     lines = [line for line in table.lines if all(name in line.cells for name in names)]
     if len(lines) < len(table.lines):
         left = len(table.lines) - len(lines)
-        guesses.append(f"{left:,} lines without {' and '.join(names)} are left out")
+        guesses.append(f"lines without {' and '.join(names)} are left out: {left:,}")
     return lines
 
 
@@ -274,6 +277,6 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
-def _some(items: Sequence[Item]) -> list[Item]:
+def _some(items: Sequence[str]) -> str:
     """The first few."""
-    return list(items[:4])
+    return ", ".join([*items[:4], *(["…"] if len(items) > 4 else [])])

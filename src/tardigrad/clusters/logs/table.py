@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from tardigrad.core.checks import require
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+OBJECTS = re.compile(r"\s*((?P<list>\[)\s*[{\]]|\{)")
+"""How JSON objects begin, in a list or a line each; '[INFO] starting' is neither."""
 DECIMAL_COMMA = re.compile(r"^-?\d+,\d+$")
 
 
@@ -43,7 +45,7 @@ def read_table(path: str | Path) -> LogTable:
         raise ValueError(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as a CSV file: {error}") from error
-    if text.lstrip().startswith(("{", "[")):
+    if OBJECTS.match(text) or _mostly_objects(text):
         return _read_json(str(path), text)
     try:
         return _read_separated(str(path), text)
@@ -85,14 +87,16 @@ def _read_separated(path: str, text: str) -> LogTable:
 
 def _read_json(path: str, text: str) -> LogTable:
     """An object a line, or a list of them; what stands inside an object's objects is left out."""
-    if text.lstrip().startswith("["):
+    objects: Iterable[tuple[int, Any]]
+    if (found := OBJECTS.match(text)) and found["list"]:
         try:
-            objects: Iterable[tuple[int, Any]] = enumerate(json.loads(text), start=1)
+            objects = enumerate(json.loads(text), start=1)
         except json.JSONDecodeError as error:
             raise ValueError(f"{path} is not valid JSON: {error}") from None
-        kind = "a JSON list of objects"
+        guesses = ["a JSON list of objects"]
     else:
-        objects, kind = _json_lines(path, text), "JSON, an object a line"
+        guesses = ["JSON, an object a line"]
+        objects = _json_lines(path, text, guesses)
     lines = []
     for number, one in objects:
         require(isinstance(one, dict), f"{path}, line {number}: {one!r} is not a JSON object")
@@ -100,16 +104,32 @@ def _read_json(path: str, text: str) -> LogTable:
         lines.append(StepLine(number, {str(k): str(v).strip() for k, v in flat.items()}))
     require(bool(lines), f"{path} has no lines")
     columns = tuple(dict.fromkeys(name for line in lines for name in line.cells))
-    return LogTable(path, columns, tuple(lines), (kind,))
+    return LogTable(path, columns, tuple(lines), tuple(guesses))
 
 
-def _json_lines(path: str, text: str) -> Iterable[tuple[int, Any]]:
+def _mostly_objects(text: str) -> bool:
+    """Programs say other things between, and before the first."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return 2 * sum(map(_opens_object, lines)) > len(lines)
+
+
+def _opens_object(line: str) -> bool:
+    return line.lstrip().startswith("{")
+
+
+def _json_lines(path: str, text: str, guesses: list[str]) -> list[tuple[int, Any]]:
+    objects, left = [], 0
     for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{path}, line {number} is not valid JSON: {error}") from None
+        if not _opens_object(line):
+            left += bool(line.strip())
+            continue
+        try:
+            objects.append((number, json.loads(line)))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number} is not valid JSON: {error}") from None
+    if left:
+        guesses.append(f"lines that are no JSON objects are left out: {left:,}")
+    return objects
 
 
 def _is_number(text: str) -> bool:
