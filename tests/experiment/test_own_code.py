@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tardigrad as tg
-from tardigrad.core.own_code import own_name
+from tardigrad.core.own_code import own_modules, own_name
 from tardigrad.core.used_code import changes, used_code
 from tardigrad.experiment import entries, points
 from tests.experiment.own_files import EXAMPLES, RULE, forgotten, spec_of, write
@@ -235,3 +235,17 @@ def test_which_texts_name_ones_own() -> None:
     assert own_name("a b:c") is None
     assert own_name("pkg.mod:f") == ("pkg.mod", "f")
     assert own_name("/x/a:b/my.py:f") == ("/x/a:b/my.py", "f")
+
+
+def test_the_files_of_modules_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are thousands, and every run on Ray asks which of them are the user's own."""
+    write("mine.py", RULE)
+    spec_of(rule={"name": "mine.py:mine", "lr": 0.1}).make_rule()
+    first = own_modules()
+    assert first
+
+    def never(path: Path, strict: bool = False) -> Path:
+        raise AssertionError(f"{path} is looked for again")
+
+    monkeypatch.setattr(Path, "resolve", never)
+    assert own_modules() == first

@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -127,7 +128,7 @@ def is_own(part: object) -> bool:
 def own_modules() -> list[ModuleType]:
     """The modules that were loaded by name, and those of the user's own that they import."""
     files = _found.union(*(loaded.digests for loaded in _files.values()))
-    if not files:  # to look at every module that there is takes a tenth of a second
+    if not files:
         return []
     return [module for file, module in _with_files() if file in files]
 
@@ -234,7 +235,13 @@ def _forget(files: Mapping[Path, str]) -> None:
 def _with_files() -> list[tuple[Path, ModuleType]]:
     """Every module that there is and its file."""
     modules = [(getattr(module, "__file__", None), module) for module in sys.modules.values()]
-    return [(Path(file).resolve(), module) for file, module in modules if file]
+    return [(_resolved(file), module) for file, module in modules if file]
+
+
+@cache
+def _resolved(file: str) -> Path:
+    """Remembered: there are thousands of modules, and to look for all takes tenths of a second."""
+    return Path(file).resolve()
 
 
 def _factories(module: ModuleType) -> Iterator[tuple[str, Any]]:
