@@ -9,12 +9,12 @@ import tardigrad as tg
 from tardigrad.clusters import Gamma
 from tardigrad.experiment import Spec
 from tardigrad.planning.advice import advise
+from tardigrad.planning.entrants import Entrant
 from tardigrad.planning.goal import Target, seconds_of
 from tardigrad.planning.measure import Setting
 from tardigrad.planning.offers import MOST, offer, scaled
-from tardigrad.planning.race import Entrant
 from tardigrad.planning.recommended import recommended_run
-from tardigrad.planning.trained import every_candidate, longest_s, promising
+from tardigrad.planning.trained import every_candidate, longest_s
 from tardigrad.planning.trial import Training, WallBudget
 from tardigrad.policies import Async, Backup, SoftSync, Sync
 
@@ -131,6 +131,20 @@ def test_local_steps_are_offered_trained_and_recommended() -> None:
     assert Spec.of(chosen).make_work().batches == 8
 
 
+def test_what_only_a_servers_rule_takes_stays_there() -> None:
+    setting = Setting(Gamma(workers=4), gradients=400)
+    local, late = setting.measure(Sync(), 8), setting.measure(Async())
+    averaged = offer([local], {"name": "sgd", "lr": 0.1, "ema": 0.9}, 4)[0]
+    assert averaged.work is not None
+    assert averaged.work["inner"] == {"name": "sgd", "lr": 0.1}
+    assert averaged.rule == {"name": "sgd", "lr": 1.0, "ema": 0.9}
+    scale = {"weight": 2.0}
+    assert offer([local], {"name": "sgd", "lr": 0.1, "rate_scale": scale}, 4) == []
+    scaled_tensors = offer([late], {"name": "sgd", "lr": 0.1, "rate_scale": scale}, 4)
+    assert {str(c.rule["name"]) for c in scaled_tensors} > {"sgd"}
+    assert all(candidate.rule["rate_scale"] == scale for candidate in scaled_tensors)
+
+
 def test_rates_that_change_are_scaled_whole() -> None:
     rate = {"rate": "warm_up", "over": 2, "after": {"rate": "cosine", "lr": 0.1, "over": 9}}
     found = scaled({"name": "sgd", "lr": rate}, 2.0)
@@ -147,14 +161,6 @@ def test_more_than_forty_lose_their_slowest_policies() -> None:
     speeds = {c.measured.summary.gradients_per_s for c in found}
     left = [setting.measure(p).summary.gradients_per_s for p in policies]
     assert speeds == set(sorted(set(left))[-len(speeds) :])
-
-
-def test_what_another_beats_in_everything_is_set_aside() -> None:
-    """Equal constant workers: a backup only drops work that would have come at the same time."""
-    setting = Setting(tg.Constant(workers=8), gradients=800)
-    measured = [setting.measure(p) for p in (Sync(), Backup(4), Async())]
-    found = promising(offer(measured, {"name": "sgd", "lr": 0.1}, 8))
-    assert {type(c.policy) for c in found} == {Sync, Async}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tardigrad.planning.advice import advise
 from tardigrad.planning.goal import Target
 from tardigrad.planning.offers import Candidate
 from tardigrad.planning.race import race
-from tardigrad.planning.trained import every_candidate, longest_s, promising, training_of
+from tardigrad.planning.trained import every_candidate, longest_s, training_of
 from tardigrad.planning.trial import KeptCurves, Training, WallBudget
 
 SEEDS = 5
@@ -51,7 +51,7 @@ TUNED_ON = Cases(
     },
     seed=0,
 )
-"""With these the race's numbers were chosen."""
+"""With these the first numbers of the race were chosen."""
 FRESH = Cases(
     {
         "gamma, 12 different machines": {"name": "gamma", "workers": 12, "heterogeneous": True},
@@ -72,8 +72,8 @@ FRESH = Cases(
     },
     seed=20,
 )
-"""Written down before any was run, the targets by one worker's plain training alone; nothing was
-chosen by what came (docs/plan.md tells it)."""
+"""Written down before any was run, the targets by one worker's plain training alone. They showed
+that an earlier race lost the best, and how much seeds differ (`race.behind`)."""
 
 
 def bench_plan(quick: bool = False, fresh: bool = False, trace: str | None = None) -> ResultTable:
@@ -81,8 +81,8 @@ def bench_plan(quick: bool = False, fresh: bool = False, trace: str | None = Non
 
     Every candidate is trained with every seed, but with a seed for no longer than 2.5 times the
     best time; then the plan's choice is set beside the best mean time. `quick` has one cluster,
-    one task and three seeds. `fresh` has cases by which nothing in the plan was chosen; a `trace`,
-    the name or the file of one, stands in place of their clusters.
+    one task and three seeds. `fresh` has other cases; a `trace`, the name or the file of one,
+    stands in place of their clusters.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -130,7 +130,7 @@ def _row(cases: Cases, cluster: str, task: str, seeds: int) -> tuple[Cell, ...]:
     target, kept = Target.of(case.target), KeptCurves(None)
     training = training_of(spec, control.setting, target, horizon_s, kept)
     began, worked = time.perf_counter(), time.process_time()
-    found = race(training, promising(candidates), seeds, WallBudget(math.inf))
+    found = race(training, candidates, seeds, WallBudget(math.inf))
     took_s, work_s = time.perf_counter() - began, time.process_time() - worked
     means = _all_means(training, candidates, seeds)
     whole_s = time.process_time() - worked

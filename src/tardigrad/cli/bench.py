@@ -27,7 +27,7 @@ def bench(
         bool, typer.Option("--mnist", help="ray: time to a target loss, with a slow worker.")
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="plan: cases by which nothing in it was chosen.")
+        bool, typer.Option("--fresh", help="plan: other clusters, tasks and seeds.")
     ] = False,
     trace: Annotated[
         str | None, typer.Option(help="plan: the fresh tasks on this trace, a name or a log.")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.result_table import Cell, ResultTable
+from tardigrad.planning.entrants import DIVERGED, Entrant, Race, paired_ratios, slower
 from tardigrad.planning.goal import Target
-from tardigrad.planning.race import DIVERGED, Entrant, Race, paired_ratios, slower
 
 HOUR_S = 3600.0
 SHOWN = 12
@@ -28,11 +28,13 @@ class TargetResults:
 
     Args:
         price: of a worker's hour; None: hours are told.
+        untried: numbers of workers that were asked about and that the budget did not last for.
     """
 
     target: Target
     sizes: tuple[Priced, ...]
     price: float | None = None
+    untried: tuple[int, ...] = ()
 
     @property
     def best(self) -> Priced:
@@ -52,9 +54,14 @@ class TargetResults:
         return min((e for e in winners if e.misses <= self.winner.misses), key=self.cost)
 
     def pale(self, entrant: Entrant) -> bool:
-        """Whether it was given up, or misses the target more often than the winner: its mean is of
-        fewer seeds, perhaps of the easy ones."""
+        """Whether it was shown to be slower, or misses the target more often than the winner: its
+        mean is of fewer seeds, perhaps of the easy ones."""
         return bool(entrant.out) or entrant.misses > self.winner.misses
+
+    @property
+    def undecided(self) -> list[Entrant]:
+        """Who might yet be faster than the winner there: the budget was spent too early."""
+        return [entrant for one in self.sizes for entrant in one.race.undecided]
 
     def cost(self, entrant: Entrant, seconds: float | None = None) -> float:
         """Of all its workers from beginning to end; in workers' hours where there is no price."""
@@ -80,17 +87,19 @@ class TargetResults:
         tried = [e for one in self.sizes for e in one.race.entrants]
         rows = [self._row(entrant, several) for entrant in self.entrants()[:SHOWN]]
         hidden = len(self.entrants()) - len(rows)
-        never = len(tried) - len(self.entrants())
-        diverged = sum(e.out == DIVERGED for e in tried)
+        never = [e for e in tried if not e.reached]
+        diverged = sum(e.out == DIVERGED for e in never)
+        slow = sum(bool(e.out) for e in never) - diverged
         notes = [
             f"{len(tried)} candidates, {sum(one.race.trials for one in self.sizes)} runs in "
             "virtual time; ± standard deviation over seeds; ÷ winner: of times paired by seed",
         ]
         if hidden or never:
             notes.append(
-                f"not shown: {hidden} that were slower, {never - diverged} that were given up "
-                f"before they reached it, {diverged} that diverged"
+                f"not shown: {hidden} that were slower, {slow} that took too long before they "
+                f"reached it, {diverged} that diverged"
             )
+        notes += self._left_open()
         if several:
             notes.append("fewer workers are the first ones of the cluster")
         return ResultTable(
@@ -154,12 +163,26 @@ class TargetResults:
                 f"Cheapest is {other.candidate.workers} workers: {self._money(self.cost(other))} "
                 f"in {other.mean_s:.4g} s ({other.candidate.label})."
             )
-        return " ".join(said)
+        return " ".join([*said, *(f"{left[0].upper()}{left[1:]}." for left in self._left_open())])
+
+    def _left_open(self) -> list[str]:
+        """What a larger budget would still find out."""
+        out = []
+        if self.undecided:
+            tried = sum(len(one.race.entrants) for one in self.sizes)
+            out.append(
+                f"{len(self.undecided)} of {tried} candidates had not been shown to be slower when "
+                "the budget was spent: a larger --budget would decide them"
+            )
+        if self.untried:
+            sizes = ", ".join(map(str, sorted(self.untried)))
+            out.append(f"the budget was spent before {sizes} workers were tried")
+        return out
 
     def _runner_up(self, race: Race, winner: Entrant) -> list[str]:
         others = [e for e in race.entrants[1:] if e.reached]
         if not others:
-            return ["No other candidate came near it."]
+            return [] if race.undecided else ["No other candidate came near it."]
         second = min(others, key=lambda e: (e.misses, self.ratio(e)))
         more = self.ratio(second) - 1
         if race.clear:
@@ -167,7 +190,7 @@ class TargetResults:
                 f"The next, {second.candidate.label}, took {more:.0%} longer with the same seeds."
             ]
         alike = f"{_seeds(race.seeds)} could not tell them apart"
-        end = "the budget was spent" if race.spent else alike
+        end = "the budget was spent" if second in race.undecided else alike
         told = (
             "slower, paired by seed"
             if slower(second, winner)
@@ -186,6 +209,8 @@ class TargetResults:
             "winner": self._one(self.winner),
             "clear": self.best.race.clear,
             "budget_spent": any(one.race.spent for one in self.sizes),
+            "undecided": len(self.undecided),
+            "untried_workers": sorted(self.untried),
             "candidates": [self._one(e) for one in self.sizes for e in one.race.entrants],
         }
 
@@ -205,6 +230,7 @@ class TargetResults:
             "mean_delay": statistics.fmean(p.delay for p in reached) if known else None,
             "bytes": statistics.fmean(p.bytes for p in reached) if known else None,
             "given_up": entrant.out or None,
+            "undecided": entrant in self.undecided,
         }
 
 

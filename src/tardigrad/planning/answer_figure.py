@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from tardigrad.core.arrays import Floats
 from tardigrad.planning.answer import TargetResults
+from tardigrad.planning.entrants import Entrant
 from tardigrad.planning.figures import COLOURS, finish_axes
-from tardigrad.planning.race import Entrant
 
 SHOWN = 12
 KINDS = ("Async", "StaleSynchronous", "SoftSync", "Deadline", "Backup", "Sync")
@@ -51,7 +51,9 @@ def draw_times(axes: Axes, answer: TargetResults) -> None:
     axes.invert_yaxis()
     most = max(point.time_s for entrant in shown for point in entrant.reached)
     axes.set_xlim(0, 1.15 * most)
-    finish_axes(axes, f"virtual seconds to {answer.target} (dots: seeds; pale: given up)", "")
+    finish_axes(
+        axes, f"virtual seconds to {answer.target} (dots: seeds; pale: shown to be slower)", ""
+    )
     per_s = answer.cost(winner, 1.0)
 
     def cost(seconds: npt.ArrayLike) -> Floats:
@@ -65,8 +67,8 @@ def draw_times(axes: Axes, answer: TargetResults) -> None:
 
 
 def draw_time_and_cost(axes: Axes, answer: TargetResults) -> None:
-    """A point per candidate that reached the target, pale where it was given up or misses it with a
-    seed; a shape per number of workers, and a line from winner to winner."""
+    """A point per candidate that reached the target, pale where it was shown to be slower or
+    misses it with a seed; a shape per number of workers, and a line from winner to winner."""
     shapes = "os^Dv<>P*X"
     for one, shape in zip(answer.sizes, shapes, strict=False):
         entrants = [e for e in one.race.entrants if e.reached]
@@ -94,7 +96,7 @@ def draw_time_and_cost(axes: Axes, answer: TargetResults) -> None:
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     finish_axes(axes, f"virtual seconds to {answer.target}", answer.cost_name)
-    axes.plot([], [], "o", color="grey", alpha=0.25, label="given up, or missed\nwith some seeds")
+    axes.plot([], [], "o", color="grey", alpha=0.25, label="slower, or missed\nwith some seeds")
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 

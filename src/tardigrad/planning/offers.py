@@ -24,6 +24,8 @@ CORRECTED = (("gap_aware", "staleness_aware"), ("adam_ga", "adam_sa"))
 """Those of each family that correct for lateness, to be tried beside the spec's own."""
 INNER = ("sgd", "adam", "adamw")
 """Rules that suit local steps as they are: nothing is late there."""
+TENSOR_BY_TENSOR = ("no_decay", "rate_scale")
+"""What a server's rule takes, and a worker's own does not."""
 LOCAL_STEPS = 8
 """Of a row, where they are tried (**choice**)."""
 CODED: tuple[Codec, ...] = (TopK(0.01), Int8())
@@ -31,7 +33,7 @@ CODED: tuple[Codec, ...] = (TopK(0.01), Int8())
 WORTH_CODING = 0.1
 """where a gradient's bytes take at least so much of a step's mean time (**choice**): with less, as
 replies take as long and are not coded, a twelfth of the time at most could be saved."""
-KEPT = ("momentum", "nesterov", "betas", "eps", "weight_decay", "no_decay", "ema")
+KEPT = ("momentum", "nesterov", "betas", "eps", "weight_decay", "no_decay", "rate_scale", "ema")
 
 
 @dataclass(frozen=True)
@@ -139,14 +141,15 @@ def offer(
 def _of_local_steps(
     one: Measured, rule: Mapping[str, Any], workers: int, clip_norm: float | None
 ) -> list[Candidate]:
-    if rule["name"] not in INNER or not _has_rate(rule):
+    if rule["name"] not in INNER or not _has_rate(rule) or {*TENSOR_BY_TENSOR} & {*rule}:
         return []
-    outer = {"name": "sgd", "lr": 1.0}
+    inner = {key: value for key, value in rule.items() if key != "ema"}
+    outer = {"name": "sgd", "lr": 1.0, **{key: rule[key] for key in ("ema",) if key in rule}}
     local = {"name": "local_steps", "steps": one.batches}
     if clip_norm is not None:
         local["clip_norm"] = clip_norm
     return [
-        Candidate(one, outer, factor, workers, {**local, "inner": scaled(rule, factor)})
+        Candidate(one, outer, factor, workers, {**local, "inner": scaled(inner, factor)})
         for factor in (1.0, 2.0)
     ]
 

@@ -12,9 +12,9 @@ from tardigrad.experiment import Spec
 from tardigrad.experiment.spec import CLUSTER, STRUCTURE
 from tardigrad.links import CODECS, Identity
 from tardigrad.planning.advice import Plan
+from tardigrad.planning.entrants import Entrant
 from tardigrad.planning.goal import Target
 from tardigrad.planning.needed import Needed
-from tardigrad.planning.race import Entrant
 from tardigrad.policies import POLICIES, Async
 
 TASK = {"name": "mnist_mlp", "batch_size": 8}

@@ -17,7 +17,7 @@ from tardigrad.planning.advice import Plan
 from tardigrad.planning.answer import Priced, TargetResults
 from tardigrad.planning.candidates import deadline_of
 from tardigrad.planning.goal import Target
-from tardigrad.planning.measure import Measured, Setting
+from tardigrad.planning.measure import Setting
 from tardigrad.planning.needed import Needed
 from tardigrad.planning.offers import (
     CODED,
@@ -35,9 +35,6 @@ from tardigrad.planning.trial import KeptCurves, Training, WallBudget
 from tardigrad.planning.what_if import WithoutStragglers
 from tardigrad.policies import Async, Sync
 
-BETTER = 1.02
-"""By times alone, a policy is set aside where another is better in everything, by this much in one
-thing at least."""
 COMMON = 3
 """With several numbers of workers, as many policies with their rules as won with the most."""
 ROUGH = 10.0
@@ -62,13 +59,10 @@ def trained_answer(
     horizon_s = longest_s(setting, spec)
     target.name(replace(spec, seed=spec.seed).make_task(), spec.evaluation)
     candidates = every_candidate(setting, spec, control.split.backups, control.times_s)
-    chosen = promising(candidates)
-    aside = sorted({c.measured.label for c in candidates} - {c.measured.label for c in chosen})
-    if aside:
-        told(f"set aside by their times alone: {', '.join(aside)}")
     training = training_of(spec, setting, target, horizon_s, kept)
-    found = [Priced(setting.cluster, race(training, chosen, seeds, budget, say))]
+    found = [Priced(setting.cluster, race(training, candidates, seeds, budget, say))]
     won = [_kind(e.candidate) for e in found[0].race.entrants if e.reached][:COMMON]
+    untried: list[int] = []
     for workers in sorted(set(sizes) - {setting.cluster.workers}, reverse=True):
         smaller = setting.sized(workers)
         few = replace(spec, cluster={**spec.cluster, "workers": workers})
@@ -81,9 +75,15 @@ def trained_answer(
         longer_s = horizon_s * setting.cluster.workers / workers
         told(f"{workers} workers")
         part = training_of(few, smaller, target, longer_s, kept)
-        if not budget.spent and like:
-            found.append(Priced(smaller.cluster, race(part, like, seeds, budget, say)))
-    return TargetResults(target, tuple(found), price)
+        try:
+            if like and not budget.spent:
+                found.append(Priced(smaller.cluster, race(part, like, seeds, budget, say)))
+        except ValueError:  # nobody arrived: not the last word, where the budget ended it
+            if not budget.spent:
+                raise
+        if budget.spent and found[-1].cluster is not smaller.cluster:
+            untried.append(workers)
+    return TargetResults(target, tuple(found), price, tuple(untried))
 
 
 def longest_s(setting: Setting, spec: Spec) -> float:
@@ -102,30 +102,6 @@ def every_candidate(setting: Setting, spec: Spec, backups: int, times_s: Floats)
         measured += [setting.measure(policy, codec=codec) for policy, codec in coded]
     clip_norm = spec.work.get("clip_norm")
     return offer(measured, spec.rule, setting.cluster.workers, clip_norm)
-
-
-def promising(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those whose policy no other of as many local steps and with the same codec beats in updates
-    per second, gradients per second and delay."""
-    each = {c.measured.label: c.measured for c in candidates}
-    kept = {
-        name
-        for name, one in each.items()
-        if not any(
-            _beats(other, one)
-            for other in each.values()
-            if other is not one and (other.batches, other.codec) == (one.batches, one.codec)
-        )
-    }
-    return [candidate for candidate in candidates if candidate.measured.label in kept]
-
-
-def _beats(one: Measured, other: Measured) -> bool:
-    """Better in one thing by `BETTER`, and worse in nothing."""
-    a, b = one.summary, other.summary
-    more = (a.updates_per_s / b.updates_per_s, a.gradients_per_s / b.gradients_per_s)
-    fresher = (1 + b.delay.mean) / (1 + a.delay.mean)
-    return min(*more, fresher) >= 1 and max(*more, fresher) >= BETTER
 
 
 def training_of(

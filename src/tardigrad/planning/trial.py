@@ -117,6 +117,10 @@ class Training:
         steps = range(-OCTAVES * PER_OCTAVE, 1)
         return [self.horizon_s * 2.0 ** (step / PER_OCTAVE) for step in steps]
 
+    def evaluation_at(self, time_s: float) -> float:
+        """When the first evaluation comes that is not before this time; the last, if none does."""
+        return next((at_s for at_s in self.times_s if at_s >= time_s), self.horizon_s)
+
     @property
     def about(self) -> str:
         """What curves depend on beside the candidate."""
@@ -162,8 +166,9 @@ class Trial:
     @property
     def gap(self) -> float:
         """How far the last evaluation is from the target; infinite where it diverged."""
-        last = self.points[-1].value if self.points else math.inf
-        return math.inf if self.diverged else self.training.target.gap(last)
+        if self.diverged or not self.points:
+            return math.inf
+        return self.training.target.gap(self.points[-1].value)
 
     @property
     def time_s(self) -> float:
@@ -191,7 +196,11 @@ class Trial:
         if new:
             self.training.kept.keep(self._key, self.points, self.diverged)
         if self.diverged or self.reached is not None:
-            self._execution = None  # what it holds is no longer needed
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Of what it holds in order to be trained further."""
+        self._execution = None
 
     def evaluated(self, at_s: float) -> CurvePoint:
         """Train to this time, and measure."""
