@@ -203,6 +203,28 @@ def test_workers_that_die_together_are_made_again_at_once() -> None:
     assert cluster.coordinator.recoveries == ["worker 0", "worker 1"]
 
 
+def test_what_is_settled_is_told_with_the_next_life_but_not_after_a_shard_died() -> None:
+    """Its log's end may be lost, and with it that a gradient came to all."""
+    dead = [Dead(WORKER, "killed")] * 3
+
+    def happens(process: Process, call: Any) -> CallOutcome | None:
+        if process == SHARD and isinstance(call, AskShard) and len(dead) == 1:
+            return died(process, call)
+        if process == WORKER and isinstance(call, AskWorker) and dead:
+            return dead.pop()
+        return None
+
+    died = once(SHARD, AskShard, Dead(SHARD, "killed"))
+    cluster = FakeCluster(made(patience=Patience(poll_s=1.0, attend_s=1.0)), happens)
+    cluster.run()
+    replaced = [call for _, call in cluster.calls if isinstance(call, ReplaceWorker)]
+    assert list(dict.fromkeys(replaced)) == [
+        ReplaceWorker(1, life=1, settled=0),
+        ReplaceWorker(1, life=2, settled=1),
+        ReplaceWorker(1, life=3, settled=0),
+    ]
+
+
 def test_a_version_is_shown_once_when_all_shards_have_made_it() -> None:
     told = {0: [(), (FakeSnapshot(5),)], 1: [(), (), (FakeSnapshot(5),)]}
 

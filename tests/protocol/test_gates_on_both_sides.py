@@ -36,9 +36,10 @@ def push_of(step: int, read: int = 0, crosses: bool = True, **more: object) -> P
 
 
 def tell(session: ShardSession, push: PushHeader) -> list[object]:
-    channel = session.channels[0]
-    read = push.read[0]
-    message = FromWorker(0, channel.life, channel.number + 1, channel.sequence, read, read, push)
+    worker, read = push.worker, push.read[0]
+    channel = session.channels[worker]
+    envelope = (worker, channel.life, channel.number + 1, channel.sequence, read, read)
+    message = FromWorker(*envelope, push)
     session.admit(message)
     return list(session.handle(Came(message), 0.0))
 
@@ -123,6 +124,28 @@ def test_completed_pushes_pin_no_versions() -> None:
     assert session.version == 20
     assert len(session.channels[0].kept) <= 3
     assert sum(session.readers.values()) <= 3 + 1  # of the other worker
+
+
+def test_lives_that_say_nothing_pin_few_versions() -> None:
+    """Each is sent one to compute at; what lives before it had pushed has come to all shards."""
+    session = session_of(RARE)
+    tell(session, push_of(0))
+    for life in range(1, 20):
+        session.handle(Replaced(0, life, settled=life - 1), 0.0)
+        assert len(session.channels[0].kept) <= 3
+        tell(session, push_of(life - 1, worker=1, row=1000 + life))  # so that versions differ
+    assert session.version == 20
+    assert len(session.readers) <= 3 + 3
+
+
+def test_a_life_that_nobody_settled_can_be_completed() -> None:
+    """Its driver died before, and the next one begins another life first."""
+    session = session_of(tg.Every(push=1000, pull=1))
+    tell(session, push_of(0))
+    for life in range(1, 6):
+        session.handle(Replaced(0, life, settled=0), 0.0)
+    session.handle(Completed(push_of(1, read=1)), 0.0)
+    assert session.version == 2
 
 
 def test_what_later_completed_pushes_were_computed_at_is_kept() -> None:

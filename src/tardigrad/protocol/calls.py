@@ -27,6 +27,8 @@ class ReplaceWorker(NamedTuple):
 
     worker: int
     life: int
+    settled: int = 0
+    """What lives before this one had pushed to some shards, all shards have got."""
 
 
 class CompleteRow(NamedTuple):

@@ -24,12 +24,27 @@ class WorkerChannel:
     """Releases from here on were made after the last push."""
     life_from: int = 0
     """Releases from here on were made in this life, where a link is."""
+    lives_from: dict[int, int] = field(default_factory=dict)
+    """So of every life of which a gradient may have to be completed."""
     kept: list[Released] = field(default_factory=list)
     """Those it may still compute at, or has not confirmed."""
     waiting: bool = False
     """Whether it is to get the version of the moment as soon as it has heard enough."""
     stop: int = NO_STEP
     """The step that it is to stop computing, and has not pushed."""
+
+    def take(self, first: int, end: int) -> list[Released]:
+        """Those of `kept` from sequence `first` on and before `end`, which are kept no longer."""
+        taken = [released for released in self.kept if first <= released.sequence < end]
+        self.kept = [released for released in self.kept if released not in taken]
+        return taken
+
+    def settle(self, settled: int) -> list[Released]:
+        """Releases that only lives before `settled` can have computed at, kept no longer."""
+        self.lives_from[self.life] = self.life_from
+        taken = self.take(0, min(self.lives_from.get(settled, 0), self.sequence))
+        self.lives_from = {life: at for life, at in self.lives_from.items() if life >= settled}
+        return taken
 
 
 class ChannelEnd(NamedTuple):

@@ -210,6 +210,8 @@ class Replaced(NamedTuple):
 
     worker: int
     life: int
+    settled: int = 0
+    """What lives before this one had pushed to some shards, all shards have got."""
 
 
 class Completed(NamedTuple):

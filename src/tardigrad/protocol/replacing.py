@@ -84,6 +84,8 @@ class Replacing(RunProcesses):
         super().__post_init__()
         self._working: set[int] = set()
         """Workers that were told to begin."""
+        self._settled: dict[int, int] = {}
+        """By worker, a life before which all that was pushed to some shards has come to all."""
         self._holding = False
         self._evaluated = -1
         self._snapshots: dict[int, dict[int, Any]] = {}
@@ -123,6 +125,7 @@ class Replacing(RunProcesses):
         self._epochs = dict.fromkeys(range(self.shards), epoch)
         self._lives = {}
         self._working.clear()
+        self._settled.clear()
         begins = [ReinstateShard(*reinstated(session, epoch)) for session in sessions]
         self._evaluated = min(self._evaluated, *(session.version for session in sessions))
         self._snapshots.clear()
@@ -149,7 +152,7 @@ class Replacing(RunProcesses):
 
     def _announce(self, worker: int) -> Steps[list[ChannelEnd]]:
         """Tell the shards of a worker's new life."""
-        call = ReplaceWorker(worker, self._lives[worker])
+        call = ReplaceWorker(worker, self._lives[worker], self._settled.get(worker, 0))
         ends: list[ChannelEnd] = yield from self._tell_shards(lambda s: [call])
         return ends
 
@@ -163,6 +166,7 @@ class Replacing(RunProcesses):
             yield from self._complete_rows(worker, recovered)
             ends = yield from self._announce(worker)
         life, step = self._lives[worker], ends[0].step + 1
+        self._settled[worker] = life
         row = worker if step == 0 and worker < self.workers else NO_ROW
         heard = tuple(end.heard for end in ends)
         if row != NO_ROW:
@@ -221,6 +225,7 @@ class Replacing(RunProcesses):
         self, dead: Sequence[int], epochs: dict[int, int], recovered: RecoveredShards
     ) -> Steps[None]:
         self._epochs |= epochs
+        self._settled.clear()  # a log's end may be lost, and with it what was completed
         for parts in self._snapshots.values():  # its new process tells all again
             for shard in dead:
                 parts.pop(shard, None)

@@ -155,10 +155,8 @@ class ShardSession:
             raise Refused(
                 f"push refused: {who}: it names {len(push.read)} versions for {self.shards} shards"
             )
-        if self.gate is not None:
-            wrong = self.gate.wrong(push)
-        else:
-            wrong = None if push.crosses and not push.merged else "this run has no link"
+        alone = None if push.crosses and not push.merged else "this run has no link"
+        wrong = alone if self.gate is None else self.gate.wrong(push)
         if wrong is not None:
             raise Refused(f"push refused: {who}: {wrong}")
         read = push.read[self.shard]
@@ -193,10 +191,10 @@ class ShardSession:
                 for released in self.channels.pop(worker).kept:
                     self._unread(released)
                 self.control.leave(worker, now_s)
-            case Replaced(worker, life):
+            case Replaced(worker, life, settled):
                 self._replaced(self.channels[worker], life)
                 self.lives[worker] = life
-                self._replaced_behind_gate(worker, self.channels[worker], now_s)
+                self._replaced_behind_gate(worker, settled, now_s)
             case Completed(header):
                 channel = self.channels[header.worker]
                 if header.finite:  # else the new life begins at the same release, see `_pushed`
@@ -229,8 +227,7 @@ class ShardSession:
             channel.heard = max([channel.heard, *heard])
             return
         # What was released before answers something else; of this life, nobody has heard it.
-        for released in [r for r in channel.kept if r.sequence >= channel.life_from]:
-            channel.kept.remove(released)
+        for released in channel.take(channel.life_from, channel.sequence + 1):
             self._unread(released)
         channel.heard = channel.sequence
         self.gate.refresh(header.worker)
@@ -300,13 +297,16 @@ class ShardSession:
         if channel.sequence >= channel.answered_from:
             channel.heard = min(channel.heard, channel.sequence - 1)
 
-    def _replaced_behind_gate(self, worker: int, channel: WorkerChannel, now_s: float) -> None:
+    def _replaced_behind_gate(self, worker: int, settled: int, now_s: float) -> None:
         """The new process has no version to compute at, and what it is to hear may carry none: so
         it hears one release instead, which does."""
         self._drop_unsent(worker)
+        channel = self.channels[worker]
         channel.life_from = channel.sequence + 1
         if self.gate is None or (worker in self._first and channel.step < 0):
             return
+        for released in channel.settle(settled):
+            self._unread(released)
         due = channel.sequence > channel.heard
         channel.heard = channel.sequence
         if due:

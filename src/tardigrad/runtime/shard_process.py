@@ -222,7 +222,7 @@ class ShardProcess:
         match call:
             case ReplaceWorker(worker, life):
                 if life > session.channels[worker].life:
-                    self._handle_for_good(Replaced(worker, life), now_s)
+                    self._handle_for_good(Replaced(*call), now_s)
                     self._told.pop(worker, None)
                 return session.end(worker), []
             case CompleteRow(header, part):
