@@ -27,3 +27,19 @@ def test_a_row_that_was_given_anew_does_not_explain_who_had_it_before() -> None:
         ],
     )  # fmt: skip
     run_well(scenario)
+
+
+def test_what_was_stamped_with_a_version_that_is_lost_is_void() -> None:
+    """Shard 0 loses a version of which a link had held the numbers back: a worker had waited for
+    it all the same, and what it pushed elsewhere took the shard's round for its own."""
+    scenario = Scenario(
+        977007, policy="deadline", rule="fasgd", workers=5, shards=3, updates=25, cut_every=0,
+        snapshot_every=5, sync_log=False, hosts=4, mean_step_s=0.1, link="bandwidth_reapply",
+        weather=Weather(delay_s=0.01, jitter=1.0, lost=0.3, repeated=0.1, call_lost=0.0),
+        faults=[
+            Fault("power", "version", nth=16, seconds=100.0),
+            Fault("kill", "answers", nth=111, target="driver", delay_s=0.39485006326723393),
+            Fault("kill", "version", nth=2, target="shard", seconds=60.0),
+        ],
+    )  # fmt: skip
+    run_well(scenario)

@@ -236,6 +236,9 @@ class PullHalf(ABC):
 
     waits = True
     """Whether it starts only with what shards answer; False: see `go_on`."""
+    same_version = False
+    """Whether it starts only when every shard has told it of one version, with which the gradient
+    is stamped."""
 
     def __init__(self, shards: int) -> None:
         self.have = [0] * shards

@@ -122,6 +122,7 @@ class _AskFirst(PullHalf):
         self._inner = inner
         self.have = inner.have
         self.waits = inner.waits
+        self.same_version = inner.same_version
 
     def begin(self) -> list[WorkerCommand]:
         self._inner.rejoined()

@@ -50,16 +50,18 @@ class LogMerger:
         rows: int,
         released: Sequence[Collection[tuple[int, int]]] | None = None,
         given: Mapping[int, tuple[int, int]] | None = None,
+        same_version: bool = False,
     ) -> None:
         """released: what of each shard, (worker, version), workers may compute at before these
         entries; None: whatever they say that they read was released. given: later rows than the
-        first `rows`, and for whose step each was given."""
+        first `rows`, and for whose step each was given. same_version: see `PullHalf`."""
         self.logs = logs
         self.position = [0] * len(logs)
         self.versions = list(versions)
         self.rows = rows
         """How many were given, whoever says that one is his."""
         self._given = given or {}
+        self._same_version = same_version
         self._released = None if released is None else [set(before) for before in released]
 
     def next(self) -> list[int]:
@@ -105,6 +107,9 @@ class LogMerger:
             return False
         if any(map(operator.gt, push.read, self.versions)):
             return False
+        # A link may have held a version's numbers back, and its worker have waited for it.
+        if self._same_version and push.stamp > min(self.versions):
+            return False
         return self._released is None or all(
             (push.worker, version) in here
             for version, here in zip(push.read, self._released, strict=True)
@@ -116,7 +121,11 @@ def computed_at(releases: Iterable[Released]) -> set[tuple[int, int]]:
     return {(one.worker, one.version) for one in releases if one.carries}
 
 
-def explained(logs: Sequence[Sequence[LogEntry]], sessions: Sequence[ShardSession]) -> list[int]:
+def explained(
+    logs: Sequence[Sequence[LogEntry]],
+    sessions: Sequence[ShardSession],
+    same_version: bool = False,
+) -> list[int]:
     """How many entries of each log the others explain; before them, shards were like `sessions`.
 
     A gradient is explained by the releases of what it was computed at. That the versions are there
@@ -132,7 +141,8 @@ def explained(logs: Sequence[Sequence[LogEntry]], sessions: Sequence[ShardSessio
         known = [log[:end] for log, end in zip(logs, stop, strict=True)]
         # By whose they are: where shard 0 lost a log's end, it may have given a row anew.
         given = {one.row: (one.worker, one.step) for one in _rows_given(known[0])}
-        merger = LogMerger(known, versions, sessions[0].rows_given, released, given)
+        rows = sessions[0].rows_given
+        merger = LogMerger(known, versions, rows, released, given, same_version)
         while turn := merger.next():
             for shard in turn:
                 merger.advance(shard)

@@ -75,7 +75,8 @@ class RecoveredRun:
             self._states.restore(read_part(disk, found.states), found.states)
         logs = [s.entries[p:] for s, p in zip(self.stories, positions, strict=True)]
         versions = [replica.shard.version for replica in self.replicas]
-        until = explained(logs, self.sessions)
+        pull_half = setup.policy.pull_half(setup.shards)
+        until = explained(logs, self.sessions, pull_half.same_version)
         logs = [log[:end] for log, end in zip(logs, until, strict=True)]
         self._merger = LogMerger(logs, versions, rows=sys.maxsize)
         threads = torch.get_num_threads()
