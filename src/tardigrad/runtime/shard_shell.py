@@ -96,12 +96,14 @@ class ShardShell:
         self._error: BaseException | None = None
         self._clock = RunClock(setup.began_s)
         self._part = setup.run.sharding.slice(shard)
-        self._fuse = Fuse(setup.faults, "shard", shard, first=not sent.opening.follows)
         self._disk = FolderDisk(setup.folder)
         if sent.opening.follows:
             wait_until_seen(self._disk, [log_name(shard, sent.opening.follows)])
-        self._process = ShardProcess(setup.run, self._disk, sent.made(setup), held, self._fuse.burn)
-        replica = self._process.replica
+        origin = sent.made(setup)
+        replica = origin.replica
+        began = replica.shard.version if sent.opening.follows else None
+        self._fuse = Fuse(setup.faults, "shard", shard, began)
+        self._process = ShardProcess(setup.run, self._disk, origin, held, self._fuse.burn)
         self._buffers = VersionBuffers(replica.shard.sent, setup.shared_memory)
         replica.place, replica.keep = self._buffers.place, self._buffers.keep
         replica.shard.use_places()

@@ -145,7 +145,8 @@ class WorkerShell:
     def _begin(self, call: BeginWork, shards: Mapping[int, ActorPlace]) -> None:
         start = call.start
         self._life = start.life
-        self._fuse = Fuse(self.setup.faults, "worker", self.worker, first=start.life == 0)
+        began = start.step if start.life else None
+        self._fuse = Fuse(self.setup.faults, "worker", self.worker, began)
         reader = self._reader
         process = WorkerProcess(self.setup.run, start, reader.copy, reader.own, call.kept)
         self._links = [self._link(shard, shards[shard]) for shard in range(self.setup.run.shards)]
