@@ -17,6 +17,8 @@ from tardigrad.runtime.placement import ActorRoom, Strategy, counted
 
 AT_ONCE_S = 2.0
 """What Ray may take to place what fits; nothing is said before."""
+TOO_LITTLE_S = 0.1
+"""Instead of it where nodes would have too little even if they were empty."""
 LOOK_S = 5.0
 """Between looks at what is missing."""
 
@@ -39,11 +41,13 @@ def reserved(
     """
     group = placement_group([actor.room.amounts() for actor in actors], strategy.upper())
     try:
-        until = time.monotonic() + max(wait_s, AT_ONCE_S)
-        told, look_s = "", AT_ONCE_S
+        rooms = [actor.room for actor in actors]
+        look_s = TOO_LITTLE_S if _too_little(rooms) else AT_ONCE_S
+        until = time.monotonic() + max(wait_s, look_s)
+        told = ""
         while not group.wait(look_s):
             left_s = until - time.monotonic()
-            missing = _missing([actor.room for actor in actors])
+            missing = _missing(rooms)
             if left_s <= 0:
                 raise ValueError(
                     f"there is no room on the cluster for {_words(actors)}"
@@ -70,13 +74,30 @@ def _words(actors: Sequence[ActorKind]) -> str:
     return " and ".join(groups)
 
 
-def _missing(rooms: Sequence[ActorRoom]) -> str:
-    """Which resource stands in the way, in one line."""
-    nodes: list[Mapping[str, float]] = [
+def _nodes() -> list[Mapping[str, float]]:
+    """What each node has, free or taken."""
+    return [
         node["Resources"]
         for node in ray.nodes()  # type: ignore[no-untyped-call]
         if node["Alive"]
     ]
+
+
+def _too_little(rooms: Sequence[ActorRoom]) -> bool:
+    """Whether all nodes together have less than is needed."""
+    nodes = _nodes()
+    needed: Counter[str] = Counter()
+    for room in rooms:
+        needed.update(room.amounts())
+    return any(
+        amount > sum(node.get(name, 0.0) for node in nodes) + 1e-6
+        for name, amount in needed.items()
+    )
+
+
+def _missing(rooms: Sequence[ActorRoom]) -> str:
+    """Which resource stands in the way, in one line."""
+    nodes = _nodes()
     free: Mapping[str, Any] = ray.available_resources()  # type: ignore[no-untyped-call]
     said = []
     for name in sorted({name for room in rooms for name in room.amounts()}):
