@@ -14,7 +14,6 @@ from tardigrad.protocol import calls, coordinator, replacing
 from tardigrad.protocol.channels import WorkerChannel
 from tardigrad.protocol.log import LogEntry, write_entry
 from tardigrad.protocol.messages import (
-    NO_STEP,
     Applied,
     Came,
     Completed,
@@ -233,16 +232,14 @@ def _interrupts_outlive_releases() -> AbstractContextManager[Any]:
     return patch.object(ShardSession, "_release", still)
 
 
-def _interrupts_outlive_steps() -> AbstractContextManager[Any]:
-    """A worker takes an interrupt for that of whatever step it is at."""
+def _old_interrupts_are_heard() -> AbstractContextManager[Any]:
+    """A worker believes a message from before its last release: messages overtake each other."""
     hear = WorkerSession.hear
 
-    def any_step(self: WorkerSession, message: Any, payloads: Any, now_s: float) -> Any:
-        if message.stop != NO_STEP:
-            message = message._replace(stop=self.control.step)
-        return hear(self, message, payloads, now_s)
+    def always(self: WorkerSession, message: Any, payloads: Any, now_s: float) -> Any:
+        return hear(self, message._replace(sequence=10**9), payloads, now_s)
 
-    return patch.object(WorkerSession, "hear", any_step)
+    return patch.object(WorkerSession, "hear", always)
 
 
 # Steps and weights.
@@ -292,7 +289,7 @@ MUTATIONS_OF_ROWS: dict[str, Mutation] = {
     "interrupts: logs say which rows were": _without(PushHeader, interrupted=False),
     "interrupts: rows are dropped as such": _interrupted_by_another_name,
     "interrupts: void once a worker is released again": _interrupts_outlive_releases,
-    "interrupts: of one step alone": _interrupts_outlive_steps,
+    "interrupts: since the last release alone": _old_interrupts_are_heard,
     "steps: a worker takes those that it was dealt": _as_many_steps_as_ever,
     "steps: logs say how many were dealt": _without(RowGiven, deal=None),
     "weights: shards go by them": _all_count_the_same,

@@ -1,6 +1,7 @@
 """A driver: carries out what a `Coordinator` yields."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,6 +52,8 @@ from tests.simulation.simulated_processes import (
 MAKE_S = 0.2
 READ_S = 0.1
 """How long it takes to make a process, and to read a shard's logs."""
+MANY_DEATHS = 4
+"""Times its patience: it hears later than they happen that updates were made."""
 ENDS = (RunFailed, Deposed, RunFinished, OSError)
 """What a driver may end with; whoever started it resumes the run."""
 
@@ -70,6 +73,9 @@ class SimulatedDriver(SimulatedProcess):
         self.epochs = Epochs(self.disk, self.name, Length(coordinator.updates, before.first))
         self._extends = coordinator.updates > before.updates
         self._died: list[SimulatedProcess] = []
+        self._deaths: Counter[Process | None] = Counter()
+        """How often each has died at the newest version,"""
+        self._deaths_at = -1
         self._waiting: Callable[[], None] | None = None
         self._asked: list[tuple[SimulatedProcess, Callable[[], None]]] = []
         """Whom it waits for an answer of, and what follows if they have died."""
@@ -98,12 +104,23 @@ class SimulatedDriver(SimulatedProcess):
         self.at(seconds, lambda: self._noticed(process))
 
     def _noticed(self, process: SimulatedProcess) -> None:
+        self._check_patience(process)
         self._died.append(process)
         for asked, give_up in list(self._asked):
             if asked is process:
                 give_up()
         if self._waiting is not None:
             self._waiting()
+
+    def _check_patience(self, process: SimulatedProcess) -> None:
+        """Whoever dies again and again, and nothing comes of it, ends the run."""
+        version = max((shard.reached for shard in self.shards.values()), default=0)
+        if version > self._deaths_at:
+            self._deaths_at = version
+            self._deaths.clear()
+        self._deaths[self._who(process)] += 1
+        most = MANY_DEATHS * self.coordinator.patience.deaths
+        assert max(self._deaths.values()) <= most, f"{process.name} dies, and the run goes on"
 
     def _who(self, process: SimulatedProcess) -> Process | None:
         """None: another process has its place."""

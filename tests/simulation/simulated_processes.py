@@ -126,6 +126,8 @@ class SimulatedShard(SimulatedProcess):
     process: ShardProcess
     superseded: bool = False
     """Whether its driver has given it up: it promises nothing any more."""
+    reached: int = 0
+    """The last version that it was seen at."""
 
     def begin(self, shard: int, process: ShardProcess) -> None:
         self.number, self.process = shard, process
@@ -142,7 +144,8 @@ class SimulatedShard(SimulatedProcess):
         except LifeEnded as error:
             self.kill(str(error))
         else:
-            self.cluster.moments.reached(self.process.version, self)
+            self.reached = self.process.version
+            self.cluster.moments.reached(self.reached, self)
             self._check_kept()
 
     def _check_kept(self) -> None:
