@@ -8,7 +8,7 @@ from typing import Any
 import ray
 from ray.cluster_utils import AutoscalingCluster
 
-from tests.runtime.growing_cluster import STORE, trained
+from tests.runtime.changing_cluster import STORE, trained
 
 NODE = {"CPU": 2, "GPU": 1, "object_store_memory": STORE}
 WHEN = [

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tardigrad.recording.cuts import cut_numbers, next_cut
@@ -34,13 +34,20 @@ def own_cluster() -> dict[str, str]:
 def shard_process(folder: Path, shard: int) -> int:
     """The process that has the newest log of a shard open."""
     log = max(folder.glob(f"logs/shard-{shard}.*.log"))
+    writers = writing([log])
+    assert writers, f"nobody writes {log}"
+    return writers[0]
+
+
+def writing(logs: Sequence[Path]) -> list[int]:
+    """The processes that have one of these open."""
+    named = {str(log) for log in logs}
+    found = []
     for link in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(link) == str(log):
-                return int(link.parts[2])
-        except OSError:  # it has just been closed
-            continue
-    raise AssertionError(f"nobody writes {log}")
+        with suppress(OSError):  # it has just been closed
+            if os.readlink(link) in named:
+                found.append(int(link.parts[2]))
+    return found
 
 
 def wait_for_updates(folder: Path, updates: int) -> None:
@@ -49,7 +56,7 @@ def wait_for_updates(folder: Path, updates: int) -> None:
 
 def kill_driver(program: str, arguments: Sequence[str], folder: Path, updates: int) -> int:
     """Start a program that drives the run in a folder, kill it after so many updates, and wait
-    until Ray has ended its actors. How many updates there were then."""
+    until Ray has ended its shards. How many updates there were then."""
     driver = subprocess.Popen([sys.executable, "-c", program, *arguments])
     try:
         until(lambda: updates_logged(folder, 0) >= updates or driver.poll() is not None)
@@ -59,7 +66,7 @@ def kill_driver(program: str, arguments: Sequence[str], folder: Path, updates: i
         driver.kill()
         driver.wait()
     made = updates_logged(folder, 0)
-    time.sleep(1.0)
+    until(lambda: not writing(list(folder.glob("logs/*.log"))), pause_s=0.1)
     return made
 
 

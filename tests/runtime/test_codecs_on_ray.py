@@ -22,6 +22,7 @@ from tardigrad.tasks import TASKS
 from tardigrad.transport.arena import SlotAddress
 from tardigrad.transport.frames import FrameError
 from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays
+from tests.runtime.spare_pool import SparePool
 
 TASK = TASKS["logistic_regression"]()
 RULE = rules.sgd(lr=0.05)
@@ -47,18 +48,21 @@ KILLED = ("top_k", "int8 without feedback behind a gate")
         *(pytest.param(n, True, marks=pytest.mark.stress) for n in LINKS if n not in KILLED),
     ],
 )
-def test_replays_bit_for_bit(name: str, kill: bool, pool: ActorPool, tmp_path: Path) -> None:
+def test_replays_bit_for_bit(name: str, kill: bool, pool: SparePool, tmp_path: Path) -> None:
     """A worker is killed between its pushes: one shard has the gradient, and what the other is
     sent is computed again with the worker's error. Its next process begins without one."""
-    link, faults = LINKS[name], [fail_at(worker=1, step=5)] if kill else []
+    link, faults, updates = LINKS[name], [], 40
+    if kill:
+        pool.have_ready(workers=4)
+        faults, updates = [fail_at(worker=1, step=5)], 120  # that the next process still pushes
     run = train(
-        TASK, RULE, tg.BoundedDelay(3), workers=3, shards=2, updates=40, link=link,
+        TASK, RULE, tg.BoundedDelay(3), workers=3, shards=2, updates=updates, link=link,
         checkpoints=tg.Checkpoints(tmp_path, every=10),
         processes=tg.Processes(pool=pool, digest_every=5),
         scenario=tg.Scenario(impose=TIMES, faults=faults),
     )  # fmt: skip
-    assert_replays(run, TASK, RULE, 40, codec=link.codec)
-    assert_nothing_lost_or_twice(tmp_path, 2, 40)
+    assert_replays(run, TASK, RULE, updates, codec=link.codec)
+    assert_nothing_lost_or_twice(tmp_path, 2, updates)
     if link.codec.error_feedback:
         anew = run.schedule.fresh_rows & (run.schedule.step > 0)
         assert run.schedule.worker[anew].tolist() == ([1] if kill else [])

@@ -66,6 +66,7 @@ def test_one_file_runs_simulated_and_real_and_what_was_real_is_replayed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    file.write_text(SPEC.replace("workers = 3", "workers = 1"))  # it starts processes of its own
     code, _ = cli(monkeypatch, capsys, "run", "real.toml")
     assert code == 0
     code, said = cli(monkeypatch, capsys, "run", "real.toml", "--on", "ray", "--out", "real")

@@ -46,7 +46,11 @@ def test_an_extended_run_goes_on_while_processes_die(
 ) -> None:
     first = made(pool, tmp_path, policy)
     faults = [fail_at(shard=1, version=60), fail_at(worker=0, step=70)]
-    run = longer(pool, tmp_path, policy, scenario=tg.Scenario(faults=faults))
+    said: list[str] = []
+    run = longer(pool, tmp_path, policy, scenario=tg.Scenario(faults=faults), say=said.append)
+    dead = {line.partition(" died (")[0] for line in said if " died (" in line}
+    # By how many steps a worker comes is its own matter, but where all wait for all.
+    assert dead >= ({"shard 1", "worker 0"} if isinstance(policy, tg.Sync) else {"shard 1"})
     assert_replays(run, TASK, RULE, THEN)
     assert_nothing_lost_or_twice(tmp_path, 2, THEN)
     assert run.history.column("update") == [0, 20, 40, 60, 80]

@@ -1,8 +1,6 @@
 """Processes killed on schedule: the run ends as asked, nothing is lost or twice, and it replays."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from tardigrad.recording.disk import FolderDisk
 from tardigrad.runtime import ActorPool, fail_at, train
 from tardigrad.runtime.faults import Fault
 from tardigrad.tasks import TASKS
-from tests.runtime.processes_of_runs import kill_driver, own_cluster, until
+from tests.runtime.processes_of_runs import kill_driver, until
 from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replays
 from tests.runtime.spare_pool import SparePool
 
@@ -55,10 +53,13 @@ def survive(
     return run
 
 
-def test_a_killed_worker_is_replaced(pool: ActorPool, tmp_path: Path) -> None:
-    """Between its pushes, so that one shard has the gradient and the other has not."""
-    run = survive(pool, tmp_path, tg.Sync(), [fail_at(worker=1, step=5)])
-    assert (run.schedule.applied == 80).all()  # nobody missed a round
+def test_a_killed_worker_is_replaced_and_changes_no_number(pool: ActorPool, tmp_path: Path) -> None:
+    """Between its pushes, so that one shard has the gradient and the other has not. Under Sync that
+    changes when things happen and nothing else."""
+    hard = survive(pool, tmp_path / "hard", tg.Sync(), [fail_at(worker=1, step=5)], updates=30)
+    assert (hard.schedule.applied == 30).all()  # nobody missed a round
+    calm = survive(pool, tmp_path / "calm", tg.Sync(), [], updates=30)
+    assert torch.equal(calm.params, hard.params)
 
 
 def test_a_killed_shard_comes_back_from_a_cut_and_the_logs(pool: ActorPool, tmp_path: Path) -> None:
@@ -67,9 +68,16 @@ def test_a_killed_shard_comes_back_from_a_cut_and_the_logs(pool: ActorPool, tmp_
     assert len(cut_numbers(FolderDisk(tmp_path))) == 2
 
 
-def test_a_worker_and_a_shard_die_together(pool: ActorPool, tmp_path: Path) -> None:
+def test_a_worker_and_a_shard_die_together_and_leave_no_shared_memory(
+    pool: ActorPool, tmp_path: Path
+) -> None:
     faults = [fail_at(worker=2, step=7), fail_at(shard=1, version=20, moment="after_release")]
+    before = set(os.listdir("/dev/shm"))
     survive(pool, tmp_path, tg.StaleSynchronous(bound=2), faults)
+    new = set(os.listdir("/dev/shm")) - before
+    # Semaphores are of other programs on this machine: there are none here.
+    left = {name for name in new if "plasma" not in name and not name.startswith("sem.")}
+    until(lambda: not left & set(os.listdir("/dev/shm")))  # what others have there, they take away
 
 
 def test_a_gradient_of_a_dead_worker_is_applied_long_after_it_was_replaced(
@@ -78,7 +86,7 @@ def test_a_gradient_of_a_dead_worker_is_applied_long_after_it_was_replaced(
     """The others are so slow that its first gradient still waits at one shard by then; a spare
     actor replaces it at once."""
     pool.have_ready(workers=4)
-    slow = tg.Constant(workers=3, step_s=(0.01, 2.0, 2.0))
+    slow = tg.Constant(workers=3, step_s=(0.01, 1.0, 1.0))
     run = train(
         TASK, RULE, tg.Sync(), workers=3, shards=2, updates=2,
         checkpoints=tg.Checkpoints(tmp_path), processes=tg.Processes(pool=pool, digest_every=1),
@@ -127,7 +135,7 @@ from tardigrad.tasks import TASKS
 folder, address = sys.argv[1:]
 tg.train(
     TASKS["logistic_regression"](), rules.RULES["dana_ga"](lr=0.02), tg.Sync(), workers=2, shards=2,
-    updates=80, evaluation=20, checkpoints=tg.Checkpoints(folder, every=15),
+    updates=60, evaluation=20, checkpoints=tg.Checkpoints(folder, every=10),
     processes=tg.Processes(address, digest_every=10),
     scenario=tg.Scenario(impose=tg.Gamma(workers=3, mean_s=0.02)),
 )
@@ -136,23 +144,23 @@ tg.train(
 
 def kill_driver_and_resume(pool: ActorPool, folder: Path) -> None:
     address = ray.get_runtime_context().gcs_address
-    before = kill_driver(DRIVER, [str(folder), address], folder, 40)
+    before = kill_driver(DRIVER, [str(folder), address], folder, 25)
     run = train(
-        TASK, RULE, tg.Sync(), workers=2, shards=2, updates=80, evaluation=20,
-        checkpoints=tg.Checkpoints(folder, every=15, resume=True),
+        TASK, RULE, tg.Sync(), workers=2, shards=2, updates=60, evaluation=20,
+        checkpoints=tg.Checkpoints(folder, every=10, resume=True),
         processes=tg.Processes(pool=pool, digest_every=10), scenario=tg.Scenario(impose=TIMES),
     )  # fmt: skip
-    assert before < 80
-    assert_replays(run, TASK, RULE, 80)
-    assert_nothing_lost_or_twice(folder, 2, 80)
-    assert run.history.column("update") == [0, 20, 40, 60, 80]
+    assert before < 60
+    assert_replays(run, TASK, RULE, 60)
+    assert_nothing_lost_or_twice(folder, 2, 60)
+    assert run.history.column("update") == [0, 20, 40, 60]
 
 
 def test_a_killed_driver_is_resumed(pool: ActorPool, tmp_path: Path) -> None:
     kill_driver_and_resume(pool, tmp_path / "run")
     with pytest.raises(ValueError, match="has finished: there is nothing to do"):
         train(
-            TASK, RULE, tg.Sync(), workers=2, shards=2, updates=80,
+            TASK, RULE, tg.Sync(), workers=2, shards=2, updates=60,
             checkpoints=tg.Checkpoints(tmp_path / "run", resume=True),
             processes=tg.Processes(pool=pool, digest_every=10),
         )  # fmt: skip
@@ -179,41 +187,3 @@ def test_a_run_whose_driver_died_before_it_wrote_the_record_is_completed(
 @pytest.mark.parametrize("repetition", range(5))
 def test_drivers_are_resumed(repetition: int, pool: ActorPool, tmp_path: Path) -> None:
     kill_driver_and_resume(pool, tmp_path / "run")
-
-
-def lose_node(folder: Path) -> None:
-    script = Path(__file__).with_name("two_nodes.py")
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder)], capture_output=True, text=True, timeout=240,
-        env=own_cluster(), check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "replays bit for bit" in done.stdout
-
-
-def test_a_lost_node_is_survived(tmp_path: Path) -> None:
-    lose_node(tmp_path)
-
-
-@pytest.mark.stress
-@pytest.mark.parametrize("repetition", range(5))
-def test_lost_nodes_are_survived(repetition: int, tmp_path: Path) -> None:
-    lose_node(tmp_path)
-
-
-def test_nothing_of_ours_is_left_in_shared_memory(pool: ActorPool, tmp_path: Path) -> None:
-    before = set(os.listdir("/dev/shm"))
-    survive(pool, tmp_path, tg.Async(), [fail_at(worker=0, step=2), fail_at(shard=0, version=5)])
-    new = set(os.listdir("/dev/shm")) - before
-    # Semaphores are of other programs on this machine: there are none here.
-    left = {name for name in new if "plasma" not in name and not name.startswith("sem.")}
-    until(lambda: not left & set(os.listdir("/dev/shm")))  # what others have there, they take away
-
-
-def test_runs_are_the_same_numbers_with_and_without_a_fault(
-    pool: ActorPool, tmp_path: Path
-) -> None:
-    """Under Sync a death changes when things happen and nothing else."""
-    calm = survive(pool, tmp_path / "calm", tg.Sync(), [])
-    hard = survive(pool, tmp_path / "hard", tg.Sync(), [fail_at(worker=1, step=4)])
-    assert torch.equal(calm.params, hard.params)

@@ -17,7 +17,7 @@ from tardigrad.recording.folder import RunFolder
 from tardigrad.runtime import ActorPool
 
 
-def compared(folder: Path, pool: ActorPool, seconds: float = 2.0) -> Any:
+def compared(folder: Path, pool: ActorPool, seconds: float = 1.0) -> Any:
     lines: list[str] = []
     chosen: dict[str, Any] = {"policies": ["async", "sync"], "times": ["gamma"]}
     found = compare_real_all(folder, seconds=seconds, pool=pool, tell=lines.append, **chosen)
@@ -67,7 +67,7 @@ def test_the_step_times_that_were_kept_give_the_schedule_that_was_made(policy: P
 
 def test_a_cell_that_was_interrupted_is_run_again(pool: ActorPool, tmp_path: Path) -> None:
     """Its clock went on while nothing happened, so that it says nothing of speed."""
-    chosen: dict[str, Any] = {"policies": ["async"], "times": ["gamma"], "seconds": 1.0}
+    chosen: dict[str, Any] = {"policies": ["async"], "times": ["gamma"], "seconds": 0.5}
     compare_real_all(tmp_path, pool=pool, **chosen)
     folder = RunFolder.open(tmp_path / "async,-gamma")
     (folder.path / "summary.json").write_text('{"status": "stopped"}')

@@ -35,7 +35,10 @@ from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replay
 
 TASK = TASKS["logistic_regression"]()
 RULE = rules.RULES["dana_ga"](lr=0.02)
-TIMES = tg.Gamma(workers=3, mean_s=0.02)
+UPDATES = 60
+TIMES = tg.Gamma(workers=3, mean_s=0.01)
+LONG = tg.Gamma(workers=3, mean_s=0.05)
+"""For a run that something is to happen to meanwhile."""
 HASTY = Patience(answer_s=4.0, attend_s=0.5)
 
 
@@ -49,22 +52,25 @@ def trained(
     resume: bool = False,
     said: list[str] | None = None,
     patience: Patience = HASTY,
+    times: tg.Gamma = TIMES,
+    workers: int = 3,
+    shards: int = 2,
 ) -> tg.Run:
     run = train(
         task,
         rule,
         policy,
-        workers=3,
-        shards=2,
-        updates=80,
+        workers=workers,
+        shards=shards,
+        updates=UPDATES,
         checkpoints=tg.Checkpoints(folder, cut_every if folder else 0, resume),
         processes=tg.Processes(pool=pool, digest_every=10, patience=patience),
-        scenario=tg.Scenario(impose=TIMES),
+        scenario=tg.Scenario(impose=times),
         say=None if said is None else said.append,
     )
-    assert_replays(run, task, rule, 80)
+    assert_replays(run, task, rule, UPDATES)
     if folder is not None:
-        assert_nothing_lost_or_twice(folder, 2, 80)
+        assert_nothing_lost_or_twice(folder, shards, UPDATES)
     return run
 
 
@@ -96,7 +102,8 @@ def test_a_stopped_worker_is_replaced_and_the_run_returns(
     said: list[str] = []
     stopping = StoppingTask(tmp_path, step=4)
     task = tg.FunctionTask(torch.ones(12), stopping)
-    trained(pool, tmp_path / "run", policy, task, said=said)
+    soon = replace(HASTY, answer_s=1.5)
+    trained(pool, tmp_path / "run", policy, task, said=said, patience=soon)
     assert any(line.startswith("worker 1 died (it does not answer") for line in said)
     until(lambda: not there(int(stopping.pid.read_text())))
 
@@ -104,14 +111,15 @@ def test_a_stopped_worker_is_replaced_and_the_run_returns(
 def test_of_two_drivers_the_second_is_refused_or_deposes_the_first(
     tmp_path: Path, pool: ActorPool
 ) -> None:
+    few: dict[str, Any] = {"workers": 2, "shards": 1}  # so that there are processes for both
     with ThreadPoolExecutor(1) as thread:
-        first = thread.submit(trained, pool, tmp_path, tg.Sync())
+        first = thread.submit(trained, pool, tmp_path, tg.Sync(), times=LONG, **few)
         wait_for_updates(tmp_path, 10)
         me = rf"being written to by another driver \(process {os.getpid()} on"
         with pytest.raises(ValueError, match=me):
-            trained(pool, tmp_path, tg.Sync(), resume=True)
+            trained(pool, tmp_path, tg.Sync(), resume=True, **few)
         (tmp_path / "driver.lock").unlink()  # as if the folder's system could not lock
-        trained(pool, tmp_path, tg.Sync(), resume=True)
+        trained(pool, tmp_path, tg.Sync(), resume=True, **few)
         with pytest.raises(Deposed, match=r"another driver \(process .* has taken over this run"):
             first.result()
     assert read_record(tmp_path)["finished"]

@@ -113,7 +113,7 @@ def test_killed_workers_and_shards_come_back(name: str, pool: ActorPool, tmp_pat
         TASK, RULE, tg.StaleSynchronous(bound=4), workers=3, shards=2, updates=60,
         link=LINKS[name], checkpoints=tg.Checkpoints(tmp_path, 8),
         processes=tg.Processes(pool=pool, digest_every=5),
-        scenario=tg.Scenario(impose=tg.Gamma(workers=3, mean_s=0.02), faults=faults),
+        scenario=tg.Scenario(impose=tg.Gamma(workers=3, mean_s=0.01), faults=faults),
     )  # fmt: skip
     assert_replays(run, TASK, RULE, 60)
 

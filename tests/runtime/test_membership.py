@@ -10,6 +10,7 @@ import pytest
 
 import tardigrad as tg
 from tardigrad import rules
+from tardigrad.protocol.run_processes import Patience
 from tardigrad.runtime import ActorPool, Change, train
 from tardigrad.tasks import TASKS
 from tests.runtime.processes_of_runs import beside, shard_process, until
@@ -19,7 +20,9 @@ from tests.runtime.spare_pool import SparePool
 TASK = TASKS["logistic_regression"](features=7, classes=3, train_size=100, validation=0)
 RULE = rules.RULES["dana_ga"](lr=0.02)
 CHANGES = [Change(10), Change(25, remove=0)]
-TIMES = tg.Gamma(workers=4, mean_s=0.02)
+TIMES = tg.Gamma(workers=4, mean_s=0.01)
+OFTEN = Patience(poll_s=0.05)
+"""So that a change is made soon after the update that it is due at."""
 
 
 def run_with_changes(
@@ -33,7 +36,7 @@ def run_with_changes(
         shards=2,
         updates=60,
         checkpoints=tg.Checkpoints(folder, resume=resume),
-        processes=tg.Processes(pool=pool, digest_every=10),
+        processes=tg.Processes(pool=pool, digest_every=10, patience=OFTEN),
         scenario=tg.Scenario(impose=TIMES, changes=CHANGES),
         say=None if said is None else said.append,
     )

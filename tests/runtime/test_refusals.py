@@ -26,7 +26,7 @@ from tardigrad.recording.record import read_record
 from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.replay import replay_recorded
 from tardigrad.recording.setup import RunSetup
-from tardigrad.runtime import ActorPool, fail_at, train
+from tardigrad.runtime import ActorPool, fail_at, reserving, train
 from tardigrad.runtime.ray_cluster import check_answers
 from tardigrad.runtime.shard_process import ShardProcess, shard_origin
 from tardigrad.scheduling import size
@@ -147,10 +147,16 @@ def test_an_address_that_is_none_is_told(address: str) -> None:
         check_answers(address)
 
 
-def test_more_actors_than_fit_are_told(ray_here: None) -> None:
+def test_more_actors_than_fit_are_told_at_once(
+    ray_here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray is given time to place what may fit, and not where even empty nodes have too little."""
+    monkeypatch.setattr(reserving, "AT_ONCE_S", 60.0)
+    begun = time.monotonic()
     missing = r"20 workers \(1 CPU each\) and 1 shard .*: 21 CPUs are needed, and 8 of 8 are free"
     with pytest.raises(ValueError, match=missing):
         train(TASK, RULE, workers=20, shards=1, updates=5, processes=tg.Processes(wait_s=0))
+    assert time.monotonic() - begun < 30
 
 
 def test_a_folder_in_use_and_a_folder_of_another_run(pool: ActorPool, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_without_shared_memory_numbers_travel_through_sockets(
     size: int, policy: Policy, pool: ActorPool
 ) -> None:
     task = tg.FunctionTask(torch.linspace(-1, 1, size), lambda view, worker, step: view + worker)
-    run_and_replay(policy, "gap_aware", pool, updates=12, task=task, shared_memory=False)
+    run_and_replay(policy, "gap_aware", pool, updates=6, task=task, shared_memory=False)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_versions_made_where_workers_read_them_replay_bit_for_bit(
 ) -> None:
     """Of shards so large that they are: θ itself, and what is sent in its place."""
     task = tg.FunctionTask(torch.linspace(-1, 1, 2 * WORTH_FOLLOWING), stepping)
-    run_and_replay(policy, rule, pool, updates=24, task=task)
+    run_and_replay(policy, rule, pool, updates=12, task=task)
 
 
 def stepping(view: torch.Tensor, worker: int, step: int) -> torch.Tensor:
@@ -177,14 +177,14 @@ def test_batchnorm_buffers_follow_shard_0(pool: ActorPool) -> None:
 def test_workers_come_and_go(pool: SparePool) -> None:
     rule = rules.RULES["dana_ga"](lr=0.02)
     changes = [Change(10), Change(25, remove=0)]
-    times = tg.Gamma(workers=5, mean_s=0.03)
+    times = tg.Gamma(workers=5, mean_s=0.02)
     pool.have_ready(workers=4)  # starting one may take longer than the whole run
     run = train(
-        TASK, rule, tg.Async(), workers=3, shards=2, updates=150,
-        processes=tg.Processes(pool=pool),
+        TASK, rule, tg.Async(), workers=3, shards=2, updates=100,
+        processes=tg.Processes(pool=pool, patience=Patience(poll_s=0.05)),
         scenario=tg.Scenario(impose=times, changes=changes),
     )  # fmt: skip
-    assert_replays(run, TASK, rule, 150)
+    assert_replays(run, TASK, rule, 100)
     schedule = run.schedule
     assert schedule.workers == 4
     assert schedule.member_worker.tolist() == [3, 0]

@@ -61,6 +61,7 @@ def test_a_target_ends_a_run_and_what_was_made_replays(
 
 
 def test_wall_time_ends_a_run_also_while_processes_die(pool: ActorPool, tmp_path: Path) -> None:
+    said: list[str] = []
     run = train(
         TASK,
         RULE,
@@ -69,9 +70,14 @@ def test_wall_time_ends_a_run_also_while_processes_die(pool: ActorPool, tmp_path
         updates=MANY,
         checkpoints=tg.Checkpoints(tmp_path),
         processes=tg.Processes(pool=pool),
-        scenario=tg.Scenario(faults=[fail_at(worker=1, step=30), fail_at(shard=1, version=40)]),
-        stop=tg.Stop(wall_s=4.0),
+        scenario=tg.Scenario(
+            impose=tg.Constant(2, 0.01),
+            faults=[fail_at(worker=1, step=10), fail_at(shard=1, version=30)],
+        ),
+        stop=tg.Stop(wall_s=2.5),
+        say=said.append,
     )
+    assert {line.split()[0] for line in said if " died (" in line} == {"worker", "shard"}
     assert run.ended is not None
     assert run.ended.by == "wall_s"
     made = run.schedule.updates

@@ -13,12 +13,12 @@ from tests.runtime.run_checks import assert_nothing_lost_or_twice, assert_replay
 
 TASK = TASKS["logistic_regression"]()
 RULE = rules.gap_aware(lr=0.02, step="tentative")
-TIMES = tg.Gamma(workers=3, mean_s=0.02, heterogeneous=True)
-UPDATES = 60
+TIMES = tg.Gamma(workers=3, mean_s=0.01, heterogeneous=True)
+UPDATES = 40
 
 
 def survive(
-    pool: ActorPool, folder: Path, policy: Policy, updates: int = UPDATES, cut_every: int = 25
+    pool: ActorPool, folder: Path, policy: Policy, updates: int = UPDATES, cut_every: int = 15
 ) -> tg.Run:
     """With a worker that dies between its pushes: one shard has the gradient, the other has not."""
     said: list[str] = []
