@@ -68,12 +68,14 @@ def judged(claim: Claim, studies: Mapping[str, Study], results: Path) -> LedgerR
         return LedgerRow(claim, verdict, "", "", "", "")
     study = studies[claim.study]
     forms = [False, True] if study.quick() else [False]
+    undecided = []
     for quick in forms:
         found = find(study, results / study.name, quick)
         verdict = claim.judge(found) if found.cells else NOT_YET
         if verdict.kind != NOT_YET.kind:
             return _row(claim, verdict, "quick" if quick else "full", found, study.command(quick))
-    return _row(claim, NOT_YET, "", find(study, results / study.name), study.command(False))
+        undecided.append(_row(claim, verdict, "", found, study.command(quick)))
+    return undecided[0]
 
 
 def _row(claim: Claim, verdict: Verdict, form: str, found: FoundCells, command: str) -> LedgerRow:

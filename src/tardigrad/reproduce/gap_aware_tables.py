@@ -222,11 +222,12 @@ def judge_table(found: FoundCells) -> Verdict:
     """DANA-GA ends highest of the seven and Gap-Aware above staleness-aware, at every number of
     workers of which all seven are there."""
     numbers = list(dict.fromkeys(name.split("/")[0] for name in found.planned))
-    whole, wrong, told = [], [], []
+    whole, wrong, told, partly = [], [], [], []
     for number in numbers:
         means = {name: found.mean(f"{number}/{name}", ACCURACY, CHANCE) for name in RULES}
         ends = {name: mean for name, mean in means.items() if mean is not None}
         if len(ends) < len(RULES):
+            partly += [f"{number}/{name} {100 * end:.2f}" for name, end in ends.items()]
             continue
         whole.append(number)
         told.append(f"{number}: " + ", ".join(f"{n} {100 * ends[n]:.2f}" for n in REPEATED))
@@ -238,7 +239,7 @@ def judge_table(found: FoundCells) -> Verdict:
         if ends["GA"] <= ends["SA"]:
             wrong.append(f"GA does not end above SA at {number}")
     if not whole:
-        return NOT_YET
+        return NOT_YET._replace(ours=", ".join(partly))
     if wrong:
         return Verdict("does not hold", "; ".join(told), "; ".join(wrong))
     return Verdict("holds", "; ".join(told))
