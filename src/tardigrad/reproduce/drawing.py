@@ -136,7 +136,9 @@ def accuracy_by_workers(
         ends.axhline(100 - 100 * ours[0], color="black", linewidth=1, ls="--", label="one worker")
     if not found.quick:
         ends.plot([], [], "s", color="grey", markerfacecolor="none", label="published")
-        ends.axhline(100 - baseline, color="grey", linewidth=1, ls=":")
+        ends.axhline(
+            100 - baseline, color="grey", linewidth=1, ls=":", label="one worker, published"
+        )
     log_scale(ends)
     ends.set_xticks(list(across.values()), list(across), rotation=30, ha="right")
     ends.set_ylabel("final test error (%)")
