@@ -51,6 +51,7 @@ class Recovered:
     begun: bool = False
     lost: Sequence[int] = (0,) * SHARDS
     made: tuple[int, set[int]] = (0, set())
+    pushed_to_some: Sequence[Any] = ()
     sessions: list[ShardSession] = field(
         default_factory=lambda: [
             ShardSession(tg.Async(), shard, SHARDS, range(WORKERS), UPDATES)
@@ -59,7 +60,7 @@ class Recovered:
     )
 
     def halves(self, worker: int) -> Sequence[Any]:
-        return []
+        return self.pushed_to_some
 
     def part(self, half: Any, shard: int) -> Any:
         raise AssertionError("nothing was pushed to some shards only")

@@ -12,8 +12,9 @@ from tardigrad.recording.shard_logs import read_story
 from tardigrad.scheduling import Schedule
 from tests.simulation.faults import Fault
 from tests.simulation.killed_runs import KILLS, run_well
-from tests.simulation.scenarios import LINKS, Scenario, with_link
+from tests.simulation.scenarios import LINKS, Scenario, run, with_link
 from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_network import Weather
 
 
 @pytest.mark.parametrize("kill", KILLS)
@@ -75,6 +76,25 @@ def test_a_new_life_begins_with_a_push_and_with_parameters(
                 assert released.carries == (released.worker in fresh)
                 fresh.discard(released.worker)
     assert len(lives) == 2 + len(faults)
+
+
+@pytest.mark.parametrize("link", ["every_pull", "full"])
+def test_a_worker_that_says_nothing_pins_few_versions_however_often_a_driver_resumes(
+    link: str,
+) -> None:
+    """Each driver gives it another life, which is paused before it says a word; shards check what
+    they keep."""
+    faults = [Fault("kill", "version", 8, "driver")]
+    for time in range(2, 23):
+        faults.append(Fault("pause", "has done BeginWork", 2 * time, "worker 1", seconds=5000.0))
+        faults.append(Fault("kill", "version", 8 + 3 * time, "driver"))
+    scenario = Scenario(
+        1, policy="async", rule="gap_aware", workers=2, shards=2, updates=96, link=link,
+        mean_step_s=0.1, hosts=3, weather=Weather(delay_s=0.01), faults=faults,
+    )  # fmt: skip
+    outcome = run(scenario)
+    assert not outcome.error, "\n".join([outcome.error, *outcome.story])
+    assert len(outcome.cluster.drivers) > 15
 
 
 def one_worker(link: str) -> tuple[SimulatedCluster, Schedule]:

@@ -125,7 +125,6 @@ class Replacing(RunProcesses):
         self._epochs = dict.fromkeys(range(self.shards), epoch)
         self._lives = {}
         self._working.clear()
-        self._settled.clear()
         begins = [ReinstateShard(*reinstated(session, epoch)) for session in sessions]
         self._evaluated = min(self._evaluated, *(session.version for session in sessions))
         self._snapshots.clear()
@@ -138,6 +137,7 @@ class Replacing(RunProcesses):
         }
         # Before shards hear anybody: processes of earlier lives may still be there, and what they
         # said to some shards only would not be in what was recovered.
+        self._find_settled(recovered)
         ends = {}
         for worker in members if recovered.begun else ():
             ends[worker] = yield from self._announce(worker)
@@ -149,6 +149,11 @@ class Replacing(RunProcesses):
                 yield from self._set_to_work(worker, ends[worker], recovered)
             else:
                 yield from self._let_begin(WorkerStart(worker, 0, 0, worker, heard, epochs))
+
+    def _find_settled(self, recovered: RecoveredShards) -> None:
+        """By the logs alone, behind which no life before the newest can have pushed anything."""
+        whole = (worker for worker in self._lives if not recovered.halves(worker))
+        self._settled = {worker: self._lives[worker] for worker in whole}
 
     def _announce(self, worker: int) -> Steps[list[ChannelEnd]]:
         """Tell the shards of a worker's new life."""
@@ -225,7 +230,7 @@ class Replacing(RunProcesses):
         self, dead: Sequence[int], epochs: dict[int, int], recovered: RecoveredShards
     ) -> Steps[None]:
         self._epochs |= epochs
-        self._settled.clear()  # a log's end may be lost, and with it what was completed
+        self._find_settled(recovered)  # anew: a log's end may be lost, and what was completed
         for parts in self._snapshots.values():  # its new process tells all again
             for shard in dead:
                 parts.pop(shard, None)
