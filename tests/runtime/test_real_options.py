@@ -11,6 +11,7 @@ from tardigrad.recording.cuts import cut_numbers
 from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.record import read_record
 from tardigrad.runtime import ActorPool, Change, fail_at, train
+from tardigrad.runtime.faults import Fault, Fuse
 from tardigrad.tasks import TASKS
 
 TASK = TASKS["logistic_regression"](features=5, train_size=60)
@@ -50,6 +51,24 @@ def test_what_cannot_be_is_refused_where_it_is_written(
 def test_what_only_a_simulation_can_measure_is_refused() -> None:
     with pytest.raises(ValueError, match=r"measures = \['gap'\] need every view at hand"):
         train(TASK, RULE, evaluation=tg.Evaluation(5, measures=["gap"]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "moment", "left"), [("worker", "before_push", [6, 7]), ("shard", "before_log", [7])]
+)
+def test_who_takes_a_dead_ones_place_does_not_die_of_the_same_fault(
+    kind: str, moment: str, left: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker goes on with the step at which it died, a shard from the version before."""
+    killed: list[int] = []
+    monkeypatch.setattr("os.kill", lambda process, signal: killed.append(process))
+    fuse = Fuse(tuple(Fault(kind, 0, at, moment) for at in range(4, 8)), kind, 0, began=5)
+    died = []
+    for at in range(4, 8):
+        before = len(killed)
+        fuse.burn(moment, at)
+        died += [at] * (len(killed) - before)
+    assert died == left
 
 
 def test_lists_are_kept_as_tuples() -> None:

@@ -27,7 +27,7 @@ def fail_at(
     moment: str | None = None,
 ) -> Fault:
     """Kill a worker at one of its steps, or a shard as it makes a version; in a run that is resumed
-    too, if it has not come as far.
+    too, if that lies behind where it goes on.
 
     moment: for a worker "before_push", "between_pushes" (its first shard has the gradient, the
     others do not; the default) or "after_push"; for a shard "before_log" (nobody knows of the
@@ -53,15 +53,16 @@ def fail_at(
 
 
 class Fuse:
-    """One process's faults. Who takes a dead one's place begins where that died, or a step before,
-    and has those alone that lie behind that."""
+    """One process's faults. Who takes a dead one's place begins where that died, and a shard a
+    version before, if it died before that was logged; it has those alone that lie behind that."""
 
     def __init__(
         self, faults: tuple[Fault, ...], kind: str, index: int, began: int | None = None
     ) -> None:
         """began: its first step or version; None: it takes nobody's place."""
         mine = [f for f in faults if (f.kind, f.number) == (kind, index)]
-        self._set = {(f.moment, f.at) for f in mine if began is None or f.at > began + 1}
+        died = -1 if began is None else began + (kind == "shard")
+        self._set = {(f.moment, f.at) for f in mine if f.at > died}
 
     def burn(self, moment: str, at: int, after_s: float = 0.0) -> None:
         """Die here, if this is the moment, as by kill -9; `after_s` lets messages leave first."""
