@@ -83,7 +83,9 @@ def local(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator
 def two_nodes(actors: int, object_store_bytes: int = OBJECT_STORE_BYTES) -> Iterator[None]:
     """Two raylets on this machine, to see what crossing nodes costs: one has `NEAR`, one `FAR`."""
     node: dict[str, Any] = {"num_cpus": actors, "object_store_memory": object_store_bytes}
-    with _environment(), _private_folder() as folder:
+    with _private_folder() as folder, _environment(RAY_TMPDIR=folder):
+        # Where `Cluster` notes its address for whoever looks for a Ray, and which it does not make.
+        os.mkdir(os.path.join(folder, "ray"))
         head = {
             **node,
             "include_dashboard": False,
@@ -113,8 +115,9 @@ def _private_folder() -> Iterator[str]:
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
-    """Settings for what is started within; those that the user has made stay as they are."""
+def _environment(**always: str) -> Iterator[None]:
+    """Settings for what is started within; those that the user has made stay as they are, but
+    `always`."""
     settings = {
         LOOPBACK_ONLY: "0",
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -123,7 +126,8 @@ def _environment() -> Iterator[None]:
     }
     if "RAY_AUTH_MODE" not in os.environ:
         settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    ours = {name: value for name, value in settings.items() if name not in os.environ}
+    ours = {name: value for name, value in settings.items() if name not in os.environ} | always
+    before = {name: os.environ[name] for name in ours if name in os.environ}
     os.environ.update(ours)
     _read_again()
     try:
@@ -131,6 +135,7 @@ def _environment() -> Iterator[None]:
     finally:
         for name in ours:
             del os.environ[name]
+        os.environ.update(before)
         _read_again()
 
 
