@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import ray
 from ray.util.placement_group import (
+    PlacementGroup,
     placement_group,
     placement_group_table,
     remove_placement_group,
@@ -21,6 +22,8 @@ TOO_LITTLE_S = 0.1
 """Instead of it where nodes would have too little even if they were empty."""
 LOOK_S = 5.0
 """Between looks at what is missing."""
+POLL_S = 0.05
+"""Between questions to Ray, which itself waits for whole seconds."""
 
 
 class ActorKind(NamedTuple):
@@ -45,7 +48,7 @@ def reserved(
         look_s = TOO_LITTLE_S if _too_little(rooms) else AT_ONCE_S
         until = time.monotonic() + max(wait_s, look_s)
         told = ""
-        while not group.wait(look_s):
+        while not _placed(group, look_s):
             left_s = until - time.monotonic()
             missing = _missing(rooms)
             if left_s <= 0:
@@ -63,6 +66,15 @@ def reserved(
         yield [nodes[index] for index in range(len(actors))]
     finally:
         remove_placement_group(group)
+
+
+def _placed(group: PlacementGroup, within_s: float) -> bool:
+    until = time.monotonic() + within_s
+    while not group.wait(0):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 def _words(actors: Sequence[ActorKind]) -> str:
@@ -84,14 +96,17 @@ def _nodes() -> list[Mapping[str, float]]:
 
 
 def _too_little(rooms: Sequence[ActorRoom]) -> bool:
-    """Whether all nodes together have less than is needed."""
+    """Whether all nodes together have less than is needed, or none has as much as one takes."""
     nodes = _nodes()
     needed: Counter[str] = Counter()
+    most: dict[str, float] = {}
     for room in rooms:
         needed.update(room.amounts())
+        most |= {name: max(most.get(name, 0.0), a) for name, a in room.amounts().items()}
     return any(
-        amount > sum(node.get(name, 0.0) for node in nodes) + 1e-6
-        for name, amount in needed.items()
+        needed[name] > sum(there := [node.get(name, 0.0) for node in nodes]) + 1e-6
+        or amount > max(there, default=0.0) + 1e-6
+        for name, amount in most.items()
     )
 
 
