@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 import tardigrad as tg
 from tardigrad import report as reports
 from tardigrad.cli import main
+from tardigrad.core.computer import processor
 from tardigrad.experiment import Spec, replay, run, run_on_ray
 from tardigrad.recording.folder import RunFolder
 
@@ -47,18 +48,25 @@ def saved(folder: Path) -> dict[str, torch.Tensor]:
     return found
 
 
-def same_numbers(found: dict[str, torch.Tensor], file: Path, to_the_bit: bool = True) -> bool:
-    """To the bit where the machine is like the one they were made on, else to rounding."""
-    expected = load_file(file)
+def made_here() -> bool:
+    """Whether this computer is like the one that they were made on, which 0.1 did not note as a
+    whole: to the bit, another of the same maker might differ."""
     made_on = json.loads((V0_1 / "made_on.json").read_text())
     here = {
         "torch": torch.__version__,
         "machine": platform.machine(),
+        "maker": processor().split()[0],
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
     }
+    return bool(made_on == here)
+
+
+def same_numbers(found: dict[str, torch.Tensor], file: Path, to_the_bit: bool = True) -> bool:
+    """To the bit where the computer is like the one they were made on, else to rounding."""
+    expected = load_file(file)
     if found.keys() != expected.keys():
         return False
-    if to_the_bit and made_on == here:
+    if to_the_bit and made_here():
         return all(torch.equal(found[name], expected[name]) for name in expected)
     return all(torch.allclose(found[name], expected[name], rtol=1e-5) for name in expected)
 
@@ -144,7 +152,10 @@ def test_a_recording_is_refused_by_name_and_replays_when_told_to(
     assert "recorded with tardigrad 0.1.0, which did not note the code it used" in refusal
     assert "--force" in refusal
     replayed = replay(folder, force=True)
-    assert (replayed.updates, replayed.compared > 0) == (20, True)
+    assert replayed.compared > 0
+    if not made_here() and replayed.difference is not None:  # it stops there
+        return
+    assert replayed.updates == 20
     layout = spec_of(folder).make_task().layout
     found = dict(layout.unflatten(replayed.run.params))
     if replayed.run.average is not None:

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import tardigrad as tg
+from tardigrad.core.computer import computer
 from tardigrad.core.used_code import used_code
 from tardigrad.recording.facts import check_facts, facts_of, policy_facts
 from tardigrad.recording.replay import replay_recorded
@@ -140,6 +141,7 @@ def test_a_changed_policy_stops_a_run_from_going_on_but_not_a_replay() -> None:
     ("fact", "value", "told"),
     [
         ("instruction_set", "none", "another instruction set"),
+        ("processor", "none", "another processor"),
         ("start", "0", "other initial parameters"),
     ],
 )
@@ -147,6 +149,41 @@ def test_what_else_bits_depend_on_is_told(fact: str, value: str, told: str) -> N
     here = facts_of(TASK, tg.rules.sgd(0.1), 1)
     with pytest.raises(ValueError, match=told):
         check_facts({**here, fact: value}, here, "")
+
+
+def test_a_recording_of_other_computers_is_refused_by_their_names() -> None:
+    """Whatever the driver's was, which computes nothing unless somebody dies."""
+    rule = tg.rules.sgd(0.1)
+    record = recorded(rule) | {"computers": [computer()]}
+    record["facts"] |= {"processor": "another"}
+    assert replay_recorded(SCHEDULE, TASK, rule, record).difference is None
+    record["computers"] += ["a cray"]
+    with pytest.raises(ValueError, match=r"computed on .* and on a cray, and this is .*--force"):
+        replay_recorded(SCHEDULE, TASK, rule, record)
+    assert replay_recorded(SCHEDULE, TASK, rule, record, force=True).difference is None
+
+
+def test_a_run_that_is_resumed_elsewhere_says_so_and_is_not_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule, saving = tg.rules.sgd(0.1), tg.Checkpoints(tmp_path, every=5)
+    timed = tg.schedule(tg.Async(), tg.Constant(2, 1.0), updates=20)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("tardigrad.engine.execution.computed_on", lambda device: "a cray")
+        first = tg.execute(
+            timed, TASK, rule, "exact", checkpoints=saving, stop=tg.Stop(virtual_s=5.0)
+        )
+        assert 0 < first.schedule.updates < timed.updates
+    said: list[str] = []
+    saving = replace(saving, resume=True)
+    run = tg.execute(timed, TASK, rule, "exact", checkpoints=saving, say=said.append)
+    assert [line for line in said if line.startswith("the run was computed on a cray, and goes on")]
+    assert run.provenance is not None
+    assert run.provenance.computers == ("a cray", computer())
+    for what in (run, tg.Run.load(tmp_path, task=TASK, rule=rule)):
+        with pytest.raises(ValueError, match="computed on a cray and on"):
+            tg.replay(what)
+        assert tg.replay(what, force=True).difference is None
 
 
 def test_a_checkpoint_tells_whose_code_has_changed(own: Path, tmp_path: Path) -> None:

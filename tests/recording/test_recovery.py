@@ -243,6 +243,9 @@ def test_a_log_executed_to_other_bits_is_told_by_its_version(tmp_path: Path) -> 
     log_of(tmp_path).write_bytes(data.replace(write_digest(20, true), wrong))
     with pytest.raises(ValueError, match=r"shard 0, version 20: .* the log says 0123456789abcdef"):
         RecoveredRun(run.setup, run.disk)
+    true_to_rounding = RecoveredRun(run.setup, run.disk, to_the_bit=False)
+    assert true_to_rounding.rounded == 1
+    assert true_to_rounding.replicas[0].shard.version == 40
 
 
 def test_logs_that_contradict_each_other_are_not_merged(tmp_path: Path) -> None:

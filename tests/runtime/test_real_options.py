@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_what_only_a_simulation_can_measure_is_refused() -> None:
     ("kind", "moment", "left"), [("worker", "before_push", [6, 7]), ("shard", "before_log", [7])]
 )
 def test_who_takes_a_dead_ones_place_does_not_die_of_the_same_fault(
-    kind: str, moment: str, left: list[int], monkeypatch: pytest.MonkeyPatch
+    kind: Literal["worker", "shard"], moment: str, left: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker goes on with the step at which it died, a shard from the version before."""
     killed: list[int] = []

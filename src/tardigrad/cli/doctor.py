@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from tardigrad.cli.console import out
+from tardigrad.core.computer import processor
 from tardigrad.core.text_table import TextTable
 from tardigrad.core.version import __version__
 from tardigrad.engine.kernels.cpp import find_compiler
@@ -38,7 +39,7 @@ def _machine() -> list[Found]:
         Found("torch", torch.__version__, f"{threads} threads a simulation, on {cores} cores"),
         Found(
             "processor",
-            f"{platform.machine()}, {vectors}",
+            f"{processor()}, {platform.machine()}, {vectors}",
             "runs repeat to the bit on machines that say the same here; others differ in rounding",
         ),
     ]

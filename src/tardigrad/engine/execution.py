@@ -21,6 +21,7 @@ from tardigrad.engine.run import History, Provenance, Run
 from tardigrad.rules import RuleState
 from tardigrad.scheduling import Schedule, traffic
 from tardigrad.scheduling.prefix import executed_digest, prefix
+from tardigrad.tasks.precision import computed_on
 
 
 class Numbers(Protocol):
@@ -45,6 +46,8 @@ class Execution(ABC):
     """Who decides while it is executed; nobody where the schedule was made before."""
     chunk: int | None = None
     """Gradients computed at a time, where that was decided."""
+    computed_before: Sequence[str] = ()
+    """Where it was executed before it was resumed here."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -129,6 +132,12 @@ class Execution(ABC):
             self.job.codec,
         )
 
+    @property
+    def computers(self) -> tuple[str, ...]:
+        """Where it has been executed, in that order."""
+        here = computed_on(self.shards[0].theta.device)
+        return tuple(dict.fromkeys([*self.computed_before, here]))
+
     def _provenance(self) -> Provenance:
         sliced = Sharding.divide(self.task.layout, self.sharding.shards).bounds
         return Provenance(
@@ -137,6 +146,7 @@ class Execution(ABC):
             torch.get_num_threads(),
             self.chunk,
             not self.finished,
+            self.computers,
         )
 
     def _record(self, losses: Sequence[float], batches: Iterable[tuple[Tensor, ...]]) -> None:

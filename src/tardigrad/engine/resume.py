@@ -1,6 +1,7 @@
 """Saving an execution and going on with it, by the same engine and with the same code."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def save(execution: Execution, path: Path, code: dict[str, str], wall_s: float) 
     """`code` is what the run began with (`used_code`), `wall_s` what it has taken so far."""
     facts: dict[str, Any] = {"engine": execution.name, "wall_s": wall_s}
     facts |= {"tardigrad": __version__, "code": code, "rule": repr(execution.rule)}
-    facts[WORK] = repr(execution.job.work)
+    facts |= {WORK: repr(execution.job.work), "computers": execution.computers}
     save_checkpoint(path, execution.tensors(), facts | execution.facts())
 
 
@@ -48,6 +49,7 @@ def restore(
         execution.restore(tensors, facts)
     except (ValueError, KeyError) as error:
         raise ValueError(_refusal(error, facts)) from error
+    _note_computers(execution, facts.get("computers", ()), say)
     found = _changed_code(facts, code)
     if found:
         _tell(
@@ -62,6 +64,17 @@ def restore(
         if before not in (None, now):
             _tell(f"the {what} was {before} at the checkpoint, and is {now} from here on", say)
     return float(facts.get("wall_s", 0.0))  # 0.1 did not note it
+
+
+def _note_computers(execution: Execution, before: Sequence[str], say: Say | None) -> None:
+    (here,) = execution.computers
+    execution.computed_before = before
+    if before and here not in before:
+        _tell(
+            f"the run was computed on {' and on '.join(before)}, and goes on on {here}: they may "
+            "round differently, so its bits are those of a run on neither",
+            say,
+        )
 
 
 def saved_version(facts: dict[str, Any]) -> int:

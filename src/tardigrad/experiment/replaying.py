@@ -37,7 +37,7 @@ def replay(
         task, rule, work, codec: those it was made with, where the folder has no spec that tells.
     """
     if isinstance(run, Run):
-        return replay_run(run, until, checkpoint)
+        return replay_run(run, until, checkpoint, force)
     folder = RunFolder.open(Path(run))
     require(
         folder.has_spec or (task is not None and rule is not None),
@@ -77,4 +77,4 @@ def _simulated(
             f"since the run in {folder.path} was made, {', '.join(found)}: the same bits cannot be "
             "expected. Put the old code back, or replay with --force (force=True) to see",
         )
-    return replay_run(loaded, until, checkpoint)
+    return replay_run(loaded, until, checkpoint, force)

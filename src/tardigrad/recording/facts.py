@@ -1,12 +1,14 @@
 """What the bits of a run depend on, recorded with it, so that a replay can refuse or explain."""
 
 import platform
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from tardigrad.core.checks import require
+from tardigrad.core.computer import processor
 from tardigrad.core.used_code import changes, used_code
 from tardigrad.core.version import __version__
 from tardigrad.engine import Shard
@@ -24,11 +26,14 @@ NAMES = {
     "torch": "another torch version",
     "numpy": "another numpy version",
     "machine": "another kind of machine",
+    "processor": "another processor",
     "device": "another device",
     "data": "another data set",
     "start": "other initial parameters",
     "threads": "another thread count",
 }
+HARDWARE = ("instruction_set", "machine", "processor")
+"""Of these, bits depend on them, and nothing else does: with others, a run can go on."""
 
 
 def facts_of(
@@ -45,6 +50,7 @@ def facts_of(
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": platform.machine(),
+        "processor": processor(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "device": device_facts(task.start().device),
         "threads": threads,
@@ -59,15 +65,17 @@ def policy_facts(*parts: Policy | Link) -> dict[str, Any]:
     return {"policy_code": used_code(*parts)}
 
 
-def check_facts(recorded: dict[str, Any], here: dict[str, Any], instead: str) -> None:
+def check_facts(
+    recorded: dict[str, Any], here: dict[str, Any], instead: str, but: Collection[str] = ()
+) -> None:
     """Refuse where anything differs that bits depend on, and say what, and what to do `instead`.
 
-    A fact that an earlier version did not record is not compared.
+    A fact that an earlier version did not record is not compared, nor one of `but`.
     """
     different = [
         f"{name} (recorded {recorded[field]}, here {here.get(field)})"
         for field, name in NAMES.items()
-        if field in recorded and recorded[field] != here.get(field)
+        if field in recorded and field not in but and recorded[field] != here.get(field)
     ]
     for field in ("code", "policy_code"):
         before, now = recorded.get(field), here.get(field)
@@ -82,6 +90,15 @@ def check_facts(recorded: dict[str, Any], here: dict[str, Any], instead: str) ->
         not different,
         f"this run was recorded with {', with '.join(different)}: the same bits cannot be "
         f"expected. {instead}",
+    )
+
+
+def check_computers(computers: Sequence[str], here: str, instead: str) -> None:
+    """Refuse where a run was computed on others than this one."""
+    require(
+        all(one == here for one in computers),
+        f"this run was computed on {' and on '.join(computers)}, and this is {here}: the same bits "
+        f"cannot be expected. {instead}",
     )
 
 

@@ -9,7 +9,7 @@ from tardigrad.core.checks import require
 from tardigrad.engine.result_files import RECORD
 from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.epochs import Length, finished_with, length
-from tardigrad.recording.facts import check_facts
+from tardigrad.recording.facts import HARDWARE, check_facts
 
 FORMAT = "tardigrad-ray-2"
 OLD_FORMAT = "tardigrad-ray-1"
@@ -71,6 +71,7 @@ def resume_record(folder: Path, plain: dict[str, Any]) -> GoingOn:
         recorded["facts"],
         given["facts"],
         "Go on with it where these are the same, or start in a new folder",
+        but=HARDWARE,  # told as its processes begin: a run is not lost with a kind of machine
     )
     return GoingOn(float(recorded["began_s"]), Length(asked, first), over or asked > before)
 

@@ -43,9 +43,17 @@ class RecoveredRun:
     after what they explain. `lost` counts such entries: they are not part of the run any more.
     """
 
-    def __init__(self, setup: RunSetup, disk: Disk, known: Mapping[int, int] | None = None) -> None:
-        """known: by shard, a process whose log is known to have begun."""
+    def __init__(
+        self,
+        setup: RunSetup,
+        disk: Disk,
+        known: Mapping[int, int] | None = None,
+        to_the_bit: bool = True,
+    ) -> None:
+        """known: by shard, a process whose log is known to have begun. to_the_bit: whether what the
+        run computed comes out the same here; else what does not is counted in `rounded`."""
         self.setup = setup
+        self._to_the_bit, self.rounded = to_the_bit, 0
         shards, known = range(setup.shards), known or {}
         self.stories: list[ShardStory] = [read_story(disk, s, known.get(s, 0)) for s in shards]
         self.begun = any(story.chapters for story in self.stories)
@@ -167,16 +175,23 @@ class RecoveredRun:
         self._merger.advance(shard)
         expected = self._digests[shard].get(replica.shard.version)
         if expected is not None and expected != replica.digest():
-            raise ValueError(
+            self._differs(
                 f"shard {shard}, version {replica.shard.version}: executed again it has the digest "
-                f"{replica.digest()}, the log says {expected}. Recovery needs the kind of machine "
-                "and the versions that the run began with"
+                f"{replica.digest()}, the log says {expected}"
+            )
+
+    def _differs(self, how: str) -> None:
+        self.rounded += 1
+        if self._to_the_bit:
+            raise ValueError(
+                f"{how}. Recovery needs the kind of machine and the versions that the run began "
+                "with"
             )
 
     def _complete(self, shard: int, entry: LogEntry, again: LogEntry) -> None:
         """With the deviations, of an entry that was added here without numbers."""
         if entry.deviations and entry.deviations != again.deviations:
-            raise ValueError(
+            self._differs(
                 f"shard {shard}'s log, {entry.event}: executed again its deviations are "
                 f"{again.deviations}, the log says {entry.deviations}"
             )

@@ -9,19 +9,25 @@ from typing import Any, NamedTuple
 import torch
 
 from tardigrad.core.checks import count, require
+from tardigrad.core.computer import computer
 from tardigrad.engine import Limits, Run
 from tardigrad.engine.checkpoint import save_checkpoint
 from tardigrad.engine.exact import Exact
 from tardigrad.engine.execute import divide, prepare, work_of
 from tardigrad.engine.job import Job
 from tardigrad.links import Codec, Identity
-from tardigrad.recording.facts import check_facts, facts_of
+from tardigrad.recording.facts import HARDWARE, check_computers, check_facts, facts_of
 from tardigrad.recording.replica import tensor_digest
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import Task
 from tardigrad.tasks.hosted import hosted
+from tardigrad.tasks.precision import computed_on
 from tardigrad.work import AnyWork
+
+INSTEAD = (
+    "Replay it where these are the same, or with --force (force=True) to see how far it agrees"
+)
 
 
 class Difference(NamedTuple):
@@ -60,12 +66,10 @@ def replay_recorded(
     """
     facts, work, codec = record["facts"], work_of(work, rule), codec or Identity()
     if not force:
-        check_facts(
-            facts,
-            facts_of(task, rule, facts["threads"], work, codec),
-            "Replay it where these are the same, or with --force (force=True) to see how far it "
-            "agrees",
-        )
+        computers = record.get("computers")  # older records do not say on which it was computed
+        but = HARDWARE if computers else ()
+        check_facts(facts, facts_of(task, rule, facts["threads"], work, codec), INSTEAD, but)
+        check_computers(computers or [], computer(), INSTEAD)
     _check_until(until, schedule)
     recorded = {(shard, version): value for shard, version, value in record["digests"]}
     sharding = divide(task, rule, schedule.shards, record["shard_by"])
@@ -91,11 +95,15 @@ def replay_recorded(
 
 
 def replay_run(
-    run: Run, until: int | None = None, checkpoint: str | Path | None = None
+    run: Run,
+    until: int | None = None,
+    checkpoint: str | Path | None = None,
+    force: bool = False,
 ) -> Replayed:
     """Execute a run's schedule by what computed it, and compare θ at the end, shard by shard.
 
-    `until` and `checkpoint` as in `replay_recorded`; before the end there is nothing to compare.
+    `until`, `checkpoint` and `force` as in `replay_recorded`; before the end there is nothing to
+    compare.
     """
     source, task, rule, schedule = run.provenance, run.task, run.rule, run.schedule
     require(
@@ -117,6 +125,10 @@ def replay_run(
         'updates that would have followed: replay one that was made with engine="exact", or '
         "that made all its updates",
     )
+    if not force:
+        # On Ray, actors tell of their processors alone: GPUs are like the driver's.
+        here = computer() if source.engine == "ray" else computed_on(task.start().device)
+        check_computers(source.computers, here, INSTEAD)
     _check_until(until, schedule)
     goal = schedule.updates if until is None else until
     with _threads(source.threads):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import ray
 from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
+from tardigrad.core.computer import computer
 from tardigrad.protocol.calls import (
     Answer,
     Ask,
@@ -35,6 +36,7 @@ from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.replica import Snapshot
 from tardigrad.recording.shard_logs import log_name
 from tardigrad.runtime.actor_pool import ActorPool
+from tardigrad.runtime.computers import Computers
 from tardigrad.runtime.late_files import wait_until_seen
 from tardigrad.runtime.placement import ActorRooms
 from tardigrad.runtime.ray_setup import ActorPlace, RaySetup
@@ -83,6 +85,7 @@ class Driver:
         disk: Disk,
         epochs: Epochs,
         rooms: ActorRooms,
+        computers: Computers,
         on_snapshot: Callable[[list[Snapshot]], None] | None = None,
         watch: Callable[[Live], None] | None = None,
         say: Callable[[str], None] = lambda text: None,
@@ -91,7 +94,7 @@ class Driver:
         self.coordinator = coordinator
         self.pool = pool
         self._disk, self._epochs = disk, epochs
-        self._rooms = rooms
+        self._rooms, self._computers = rooms, computers
         self._on_snapshot, self._watch, self._say = on_snapshot, watch, say
         self._actors: dict[Process, _Actor] = {}
         self._bound_once: set[tuple[str, int]] = set()
@@ -159,9 +162,7 @@ class Driver:
             case TakeEpoch(purpose):
                 return self._epochs.take(purpose)
             case Recover():
-                recovered = RecoveredRun(self.setup.run, self._disk, self.logs_begun())
-                self._epochs.check()  # after reading: no other driver's logs were among them
-                return recovered
+                return self._recover()
             case NextCut():
                 return next_cut(self._disk)
             case FinishCut(number, places, unsent, states):
@@ -172,6 +173,18 @@ class Driver:
             case Show():
                 self._show(effect)
         return None
+
+    def _recover(self) -> RecoveredRun:
+        computers = self._computers
+        recovered = RecoveredRun(
+            self.setup.run, self._disk, self.logs_begun(), to_the_bit=computers.alike
+        )
+        self._epochs.check()  # after reading: no other driver's logs were among them
+        if recovered.begun:
+            computers.note("the driver", computer())
+        if recovered.rounded:
+            self._say("some numbers were computed again with another rounding than they had")
+        return recovered
 
     # Actors.
 
@@ -222,6 +235,7 @@ class Driver:
                     told = {"until_done": True} if process.kind == "shard" else {}
                     ended = handle.watch.remote(**told)
                     self._actors[process] = _Actor(handle, outcome.value, ended)
+                    self._computers.note(str(process), outcome.value.computer)
                     del unready[process]
                 elif isinstance(outcome, OutOfReach):
                     outcome = Dead(process, "it cannot be reached")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import ray
 
 from tardigrad.clusters import StepTimes
+from tardigrad.core.computer import computer
 from tardigrad.recording.setup import RunSetup
 from tardigrad.runtime.faults import Fault
 from tardigrad.transport.listener import ListenerAddress
@@ -24,6 +25,8 @@ class ActorPlace(NamedTuple):
     """The node's own address."""
     listener: ListenerAddress | None = None
     """Where workers find a shard."""
+    computer: str = ""
+    """What its numbers are computed on."""
 
     def near(self, other: "ActorPlace") -> bool:
         return (self.node, self.user) == (other.node, other.user)
@@ -32,7 +35,9 @@ class ActorPlace(NamedTuple):
     def here() -> "ActorPlace":
         context = ray.get_runtime_context()
         host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-        return ActorPlace(context.get_node_id(), os.getuid(), os.getpid(), host)
+        return ActorPlace(
+            context.get_node_id(), os.getuid(), os.getpid(), host, computer=computer()
+        )
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ from tardigrad.recording.record import (
 from tardigrad.recording.setup import RunSetup
 from tardigrad.recording.shard_logs import ShardStory, read_story
 from tardigrad.rules import Rule
+from tardigrad.runtime.computers import Computers
 from tardigrad.runtime.driver import Driver, Live
 from tardigrad.runtime.evaluator import Evaluator
 from tardigrad.runtime.final_run import FinalRun
@@ -215,6 +216,7 @@ def train(
         if going_on.extends:
             _extend(place, disk, epochs, {**plain, "began_s": began_s, "finished": False})
         finished = finished_with(disk)
+        computers = Computers(place, onlooker.tell)
         logs: dict[int, int] = {}
         if finished is not None:  # by a driver that did not live to write the record
             final = FinalRun.load(place, finished, updates)
@@ -242,6 +244,7 @@ def train(
                     disk,
                     epochs,
                     rooms,
+                    computers,
                     onlooker.take if evaluator else None,
                     onlooker.show,
                     say or _log.warning,
@@ -258,6 +261,7 @@ def train(
         plain["digests"] = _digests(stories, final)
         plain["ended_by"] = final.ended.by
         plain["recoveries"] = coordinator.recoveries
+        plain["computers"] = computers.seen
         write_record(place, {**plain, "began_s": began_s, "finished": True})
         history = History(evaluator.finish(losses, origin_s) if evaluator else [], losses)
         wrong = not_finite(final.theta)
@@ -274,7 +278,7 @@ def train(
             final.ended,
             own,
             rule,
-            Provenance("ray", shard_by, processes.threads),
+            Provenance("ray", shard_by, processes.threads, computers=computers.seen),
             work,
             link.codec,
         )

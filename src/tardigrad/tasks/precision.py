@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import nn
 
+from tardigrad.core.computer import computer
+
 Precision = Literal["full", "tf32", "bf16"]
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -50,6 +52,11 @@ def dtype_of(choice: str | torch.dtype | None, module: nn.Module | None = None) 
             raise ValueError(f"dtype must be 'float32' or 'float64', got {choice!r}")
         return dtypes[choice]
     return choice
+
+
+def computed_on(device: torch.device) -> str:
+    """The computer and its device, in one line; where two say the same, bits are the same."""
+    return computer() if device.type == "cpu" else f"{computer()}, {device_facts(device)}"
 
 
 def device_facts(device: torch.device) -> str:

@@ -139,6 +139,7 @@ def tidy():
     machine = {
         "torch": torch.__version__,
         "machine": platform.machine(),
+        "maker": Path("/proc/cpuinfo").read_text().split("vendor_id\t: ")[1].split()[0],
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
     }
     (HERE / "made_on.json").write_text(json.dumps(machine, indent=1) + "\n")
