@@ -35,7 +35,7 @@ from tardigrad.reproduce.study import Study, StudyCell
 
 STEP_S = (0.58, 0.75, 1.51, 3.33)
 STEPS = 6
-RATES = (0.03, 0.1, 0.3, 0.7)
+RATES = (0.01, 0.03, 0.1, 0.3, 0.7)
 USUAL = 0.7
 """DiLoCo's own outer rate."""
 CONTEXT = 32

@@ -43,7 +43,7 @@ FIXED = 4
 SLOWER = 50
 PHASE_S = 60.0
 UNTIL_S = 300.0
-RATES = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
+RATES = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56)
 LOSS, TARGET = "validation_loss", 0.005
 LOST = 10.0
 """Times the first loss, from where on nothing counts."""
