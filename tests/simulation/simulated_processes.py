@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 VERSIONS_A_WORKER = 5
 """That it may compute at: releases on their way, the one it has and the one it computes at."""
+UNSETTLED_LIVES = 8
+"""Of a worker: it may die five times before anything comes of it, and its driver meanwhile."""
 
 
 HANDED_OVER = 0.9
@@ -149,9 +151,13 @@ class SimulatedShard(SimulatedProcess):
             self._check_kept()
 
     def _check_kept(self) -> None:
-        """However long a worker hears nothing, it pins few versions."""
+        """However long a worker hears nothing, it pins few versions; one more for each of its lives
+        of which a gradient may have to be completed, and those are few."""
         replica = self.process.replica
-        most = 1 + VERSIONS_A_WORKER * len(replica.session.channels)
+        channels = replica.session.channels.values()
+        lives = [len(channel.lives_from) for channel in channels]
+        assert max(lives, default=0) <= UNSETTLED_LIVES, f"{self.name}: {lives} lives not settled"
+        most = 1 + VERSIONS_A_WORKER * len(channels) + sum(lives)
         assert len(replica.sent) <= most, f"{self.name} keeps versions {sorted(replica.sent)}"
 
     def _carry_out(self, out: Sequence[ShardOut]) -> None:
