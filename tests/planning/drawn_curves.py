@@ -29,12 +29,14 @@ SPEC = Spec.of(
 class DrawnTraining(Training):
     """`slowness` of each candidate by its factor: its loss is exp(−t / (slowness · noise)) + its
     floor, the noise being the seed's, common to all, and the candidate's own. A candidate's loss
-    begins to fall after its `wait`; `luck` multiplies its slowness with one seed."""
+    begins to fall after its `wait`; `luck` multiplies its slowness with one seed; with one of
+    `breaks` it diverges."""
 
     slowness: dict[float, float] = field(default_factory=dict)
     floor: dict[float, float] = field(default_factory=dict)
     wait: dict[float, float] = field(default_factory=dict)
     luck: dict[tuple[float, int], float] = field(default_factory=dict)
+    breaks: set[tuple[float, int]] = field(default_factory=set)
     own_noise: float = 0.02
     evaluations: list[tuple[float, int, float]] = field(default_factory=list)
 
@@ -52,7 +54,7 @@ class DrawnTrial(Trial):
         assert isinstance(training, DrawnTraining)
         training.evaluations.append((which, self.seed, at_s))
         slowness = training.slowness_of(self.candidate)
-        if math.isinf(slowness):
+        if math.isinf(slowness) or (which, self.seed) in training.breaks:
             raise Diverged(1, 0, math.nan)
         drawn = np.random.default_rng([self.seed, round(1000 * which)])
         shared = np.random.default_rng(self.seed).uniform(0.5, 2.0) if self.seed else 1.0

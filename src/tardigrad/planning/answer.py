@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tardigrad.clusters import TimedCluster
 from tardigrad.core.result_table import Cell, ResultTable
-from tardigrad.planning.entrants import DIVERGED, Entrant, Race, paired_ratios, slower
+from tardigrad.planning.entrants import DIVERGED, Entrant, Race, paired_times, slower
 from tardigrad.planning.goal import Target
 
 HOUR_S = 3600.0
@@ -29,12 +29,14 @@ class TargetResults:
     Args:
         price: of a worker's hour; None: hours are told.
         untried: numbers of workers that were asked about and that the budget did not last for.
+        in_vain: those of which nothing came otherwise, with the reason.
     """
 
     target: Target
     sizes: tuple[Priced, ...]
     price: float | None = None
     untried: tuple[int, ...] = ()
+    in_vain: tuple[tuple[int, str], ...] = ()
 
     @property
     def best(self) -> Priced:
@@ -78,28 +80,20 @@ class TargetResults:
         return sorted(each, key=lambda e: (e is not self.winner, e.misses, self.ratio(e)))
 
     def ratio(self, entrant: Entrant) -> float:
-        """Its time over the winner's: geometric mean over the seeds that both have had."""
-        ratios = paired_ratios(entrant, self.winner)
-        return statistics.geometric_mean(ratios) if ratios else math.inf
+        """Its time over the winner's, of the seeds with which both reached the target together."""
+        pairs = paired_times(entrant, self.winner)
+        return sum(own for own, _ in pairs) / sum(its for _, its in pairs) if pairs else math.inf
 
     def table(self) -> ResultTable:
         several = len(self.sizes) > 1
         tried = [e for one in self.sizes for e in one.race.entrants]
         rows = [self._row(entrant, several) for entrant in self.entrants()[:SHOWN]]
-        hidden = len(self.entrants()) - len(rows)
-        never = [e for e in tried if not e.reached]
-        diverged = sum(e.out == DIVERGED for e in never)
-        slow = sum(bool(e.out) for e in never) - diverged
         notes = [
             f"{len(tried)} candidates, {sum(one.race.trials for one in self.sizes)} runs in "
-            "virtual time; ± standard deviation over seeds; ÷ winner: of times paired by seed",
+            "virtual time; ± standard deviation over seeds; ÷ winner: by the seeds that both had",
+            *self._not_shown(tried),
+            *self._left_open(),
         ]
-        if hidden or never:
-            notes.append(
-                f"not shown: {hidden} that were slower, {slow} that took too long before they "
-                f"reached it, {diverged} that diverged"
-            )
-        notes += self._left_open()
         if several:
             notes.append("fewer workers are the first ones of the cluster")
         return ResultTable(
@@ -115,6 +109,21 @@ class TargetResults:
             notes=tuple(notes),
             keys=4 if several else 3,
         )
+
+    def _not_shown(self, tried: list[Entrant]) -> list[str]:
+        """The table has the first `SHOWN` of those that reached the target."""
+        shown = self.entrants()[:SHOWN]
+        hidden = [e for e in tried if e not in shown]
+        late = [e for e in hidden if e.out and not e.reached]
+        diverged = sum(e.out == DIVERGED for e in late)
+        counted = {
+            "that were slower": len([e for e in hidden if e.reached and e not in self.undecided]),
+            "that took too long before they reached it": len(late) - diverged,
+            "that diverged": diverged,
+            "that are not decided": len([e for e in hidden if e in self.undecided]),
+        }
+        parts = [f"{number} {words}" for words, number in counted.items() if number]
+        return [f"not shown: {', '.join(parts)}"] if parts else []
 
     def _row(self, entrant: Entrant, several: bool) -> tuple[Cell, ...]:
         reached, candidate = entrant.reached, entrant.candidate
@@ -139,10 +148,12 @@ class TargetResults:
         """A paragraph: who wins, by how much, how sure that is, and what it costs."""
         race, winner = self.best.race, self.winner
         spread = "" if math.isnan(winner.spread_s) else f" ± {winner.spread_s:.2g}"
+        reached = _seeds(len(winner.reached), len(winner.trials))
+        workers = winner.candidate.workers
         said = [
             f"{winner.candidate.label} reaches {self.target} first, in {winner.mean_s:.4g}{spread} "
-            f"s with {_seeds(len(winner.reached))}, for {self._money(self.cost(winner))} "
-            f"({winner.candidate.workers} workers)."
+            f"s with {reached}, for {self._money(self.cost(winner))} "
+            f"({workers} worker{'s' * (workers > 1)})."
         ]
         said += self._runner_up(race, winner)
         synchronous = [e for e in race.entrants if _waits(e) and e.reached and e is not winner]
@@ -153,10 +164,7 @@ class TargetResults:
                 f"{self.ratio(best):.2f} times as long."
             )
         if winner.misses:
-            said.append(
-                f"It missed the target with {winner.misses} of {len(winner.trials)} seeds: an "
-                "easier target is safer."
-            )
+            said.append("It missed the target with the others: an easier target is safer.")
         if self.cheapest is not winner:
             other = self.cheapest
             said.append(
@@ -172,31 +180,30 @@ class TargetResults:
             tried = sum(len(one.race.entrants) for one in self.sizes)
             out.append(
                 f"{len(self.undecided)} of {tried} candidates had not been shown to be slower when "
-                "the budget was spent: a larger --budget would decide them"
+                "the budget was spent: a larger --budget may decide them"
             )
         if self.untried:
             sizes = ", ".join(map(str, sorted(self.untried)))
             out.append(f"the budget was spent before {sizes} workers were tried")
-        return out
+        return out + [f"with {workers} workers, {reason}" for workers, reason in self.in_vain]
 
     def _runner_up(self, race: Race, winner: Entrant) -> list[str]:
         others = [e for e in race.entrants[1:] if e.reached]
         if not others:
             return [] if race.undecided else ["No other candidate came near it."]
         second = min(others, key=lambda e: (e.misses, self.ratio(e)))
-        more = self.ratio(second) - 1
-        if race.clear:
-            return [
-                f"The next, {second.candidate.label}, took {more:.0%} longer with the same seeds."
-            ]
-        alike = f"{_seeds(race.seeds)} could not tell them apart"
-        end = "the budget was spent" if second in race.undecided else alike
-        told = (
-            "slower, paired by seed"
-            if slower(second, winner)
-            else f"within what seeds differ by: {end}"
-        )
-        return [f"The next, {second.candidate.label}, took {more:.0%} longer; it is {told}."]
+        next_one = f"The next, {second.candidate.label},"
+        if second.misses > winner.misses:
+            missed = _seeds(second.misses, len(second.trials))
+            return [f"{next_one} missed the target with {missed}."]
+        took = f"took {self.ratio(second) - 1:.0%} longer with the same seeds"
+        if second.out:
+            return [f"{next_one} {took}."]
+        if slower(second, winner):
+            return [f"{next_one} {took}; it is slower, paired by seed."]
+        if second in race.undecided:
+            return [f"{next_one} {took}: too few to call it slower when the budget was spent."]
+        return [f"{next_one} {took}: {_seeds(race.seeds)} could not tell them apart."]
 
     def _money(self, cost: float) -> str:
         return f"{cost:.3g} workers' hours" if self.price is None else f"a cost of {cost:.3g}"
@@ -207,10 +214,11 @@ class TargetResults:
             "target": str(self.target),
             "price": self.price,
             "winner": self._one(self.winner),
-            "clear": self.best.race.clear,
+            "clear": self.best.race.clear and not self.undecided and not self.untried,
             "budget_spent": any(one.race.spent for one in self.sizes),
             "undecided": len(self.undecided),
             "untried_workers": sorted(self.untried),
+            "in_vain": {str(workers): reason for workers, reason in self.in_vain},
             "candidates": [self._one(e) for one in self.sizes for e in one.race.entrants],
         }
 
@@ -238,5 +246,7 @@ def _waits(entrant: Entrant) -> bool:
     return entrant.candidate.measured.summary.delay.most == 0
 
 
-def _seeds(count: int) -> str:
+def _seeds(count: int, of: int = 0) -> str:
+    if count < of:
+        return f"{count} of {of} seeds"
     return "one seed" if count == 1 else f"{count} seeds"

@@ -13,7 +13,7 @@ from tardigrad.planning.entrants import Entrant
 from tardigrad.planning.figures import COLOURS, finish_axes
 
 SHOWN = 12
-KINDS = ("Async", "StaleSynchronous", "SoftSync", "Deadline", "Backup", "Sync")
+KINDS = ("Async", "StaleSynchronous", "SoftSync", "Deadline", "Backup", "Sync", "Quorum")
 
 
 def answer_figure(answer: TargetResults, title: str) -> Figure:
@@ -90,9 +90,9 @@ def draw_time_and_cost(axes: Axes, answer: TargetResults) -> None:
     )
     for kind in dict.fromkeys(_kind(e) for e in answer.entrants()):
         axes.plot([], [], "-", color=_colour_of(kind), linewidth=6, label=kind)
-    _mark(axes, answer, answer.winner, "fastest")
+    _mark(axes, answer, answer.winner, "fastest", below=True)
     if answer.cheapest is not answer.winner:
-        _mark(axes, answer, answer.cheapest, "cheapest")
+        _mark(axes, answer, answer.cheapest, "cheapest", below=False)
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     finish_axes(axes, f"virtual seconds to {answer.target}", answer.cost_name)
@@ -100,13 +100,14 @@ def draw_time_and_cost(axes: Axes, answer: TargetResults) -> None:
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _mark(axes: Axes, answer: TargetResults, entrant: Entrant, word: str) -> None:
+def _mark(axes: Axes, answer: TargetResults, entrant: Entrant, word: str, below: bool) -> None:
+    """One below its point and one above: the two may be close."""
     where = (entrant.mean_s, answer.cost(entrant))
     axes.plot(*where, "o", markersize=16, markerfacecolor="none", color="black")
     axes.annotate(
         f"{word}: {entrant.candidate.label}",
         where,
-        xytext=(12, -14),
+        xytext=(12, -14 if below else 10),
         textcoords="offset points",
         fontweight="bold",
         fontsize=9,

@@ -38,9 +38,8 @@ class Entrant:
 
     @property
     def total_s(self) -> float:
-        """Over all its seeds; where one did not reach the target, for as long as it was trained."""
-        ends = [(trial.reached, trial.time_s) for trial in self.trials]
-        return math.fsum(last_s if at is None else at.time_s for at, last_s in ends)
+        """Over all its seeds (`Trial.lasted_s`)."""
+        return math.fsum(trial.lasted_s for trial in self.trials)
 
     @property
     def by_time(self) -> tuple[int, float]:
@@ -80,13 +79,13 @@ class Race:
 
 def slower(one: Entrant, other: Entrant, by: float = 1.0) -> bool:
     """Whether the ratio of their times, paired by seed, is above `by` by a 95% interval."""
-    ratios = paired_ratios(one, other)
-    low = mean_interval([math.log(ratio) for ratio in ratios]).low if ratios else None
+    pairs = paired_times(one, other)
+    low = mean_interval([math.log(a / b) for a, b in pairs]).low if pairs else None
     return low is not None and low > math.log(by)
 
 
-def paired_ratios(one: Entrant, other: Entrant) -> list[float]:
-    """Of their times, with each seed with which both reached the target."""
+def paired_times(one: Entrant, other: Entrant) -> list[tuple[float, float]]:
+    """Of each seed with which both reached the target."""
     pairs = zip(one.trials, other.trials, strict=False)
     both = [(a.reached, b.reached) for a, b in pairs]
-    return [a.time_s / b.time_s for a, b in both if a is not None and b is not None]
+    return [(a.time_s, b.time_s) for a, b in both if a is not None and b is not None]

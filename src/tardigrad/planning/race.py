@@ -74,8 +74,8 @@ def race(
     if done < seeds:
         undecided += going[1:]
     ranked = [*going, *sorted((e for e in entrants if e not in going), key=lambda e: e.by_time)]
-    made = sum(len(entrant.trials) for entrant in entrants)
-    clear = len(going) == 1 and not undecided
+    made = sum(trial.begun for entrant in entrants for trial in entrant.trials)
+    clear = len(going) == 1 and not undecided and not going[0].misses
     return Race(tuple(ranked), done, clear, budget.spent, made, tuple(undecided))
 
 
@@ -160,7 +160,7 @@ def _why_out(training: Training, last: Trial, seeds: int) -> str:
         return DIVERGED
     if last.reached is None and last.time_s >= training.horizon_s:
         return MISSED
-    return f"more than {behind(seeds):.2g} times as slow"
+    return f"took more than {behind(seeds):.2g} times as long"
 
 
 def _all_seeds(training: Training, winner: Entrant, seeds: int, budget: WallBudget) -> None:
@@ -174,7 +174,10 @@ def _all_seeds(training: Training, winner: Entrant, seeds: int, budget: WallBudg
 
 
 def _nobody(training: Training, entrants: list[Entrant], budget: WallBudget) -> None:
-    tried = [e for e in entrants if e.trials[0].points and not e.trials[0].diverged]
+    begun = [e for e in entrants if e.trials[0].begun]
+    tried = [e for e in begun if not e.trials[0].diverged]
+    none = "none was measured even once; give a larger --budget"
+    require(bool(begun), f"{_unreached(training, budget)}: {none}")
     require(bool(tried), _unreached(training, budget) + ": every candidate diverged; lower rule.lr")
     each = [(point, e.candidate) for e in tried for point in e.trials[0].points]
     best, candidate = min(each, key=lambda one: training.target.gap(one[0].value))

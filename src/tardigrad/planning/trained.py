@@ -61,8 +61,10 @@ def trained_answer(
     candidates = every_candidate(setting, spec, control.split.backups, control.times_s)
     training = training_of(spec, setting, target, horizon_s, kept)
     found = [Priced(setting.cluster, race(training, candidates, seeds, budget, say))]
-    won = [_kind(e.candidate) for e in found[0].race.entrants if e.reached][:COMMON]
+    reached = [_kind(e.candidate) for e in found[0].race.entrants if e.reached]
+    won = list(dict.fromkeys(reached))[:COMMON]
     untried: list[int] = []
+    in_vain: list[tuple[int, str]] = []
     for workers in sorted(set(sizes) - {setting.cluster.workers}, reverse=True):
         smaller = setting.sized(workers)
         few = replace(spec, cluster={**spec.cluster, "workers": workers})
@@ -75,15 +77,17 @@ def trained_answer(
         longer_s = horizon_s * setting.cluster.workers / workers
         told(f"{workers} workers")
         part = training_of(few, smaller, target, longer_s, kept)
-        try:
-            if like and not budget.spent:
-                found.append(Priced(smaller.cluster, race(part, like, seeds, budget, say)))
-        except ValueError:  # nobody arrived: not the last word, where the budget ended it
-            if not budget.spent:
-                raise
-        if budget.spent and found[-1].cluster is not smaller.cluster:
+        if not like:
+            in_vain.append((workers, "none of the best policies can be used"))
+        elif budget.spent:
             untried.append(workers)
-    return TargetResults(target, tuple(found), price, tuple(untried))
+        else:
+            try:
+                found.append(Priced(smaller.cluster, race(part, like, seeds, budget, say)))
+            except ValueError as error:  # nobody arrived
+                untried += [workers] * budget.spent
+                in_vain += [] if budget.spent else [(workers, str(error))]
+    return TargetResults(target, tuple(found), price, tuple(untried), tuple(in_vain))
 
 
 def longest_s(setting: Setting, spec: Spec) -> float:

@@ -164,6 +164,19 @@ class Trial:
         return CurvePoint(mixed[0], mixed[1], math.ceil(mixed[2]), mixed[3], round(mixed[4]))
 
     @property
+    def lasted_s(self) -> float:
+        """Until it reached the target; where it has not, for as long as it was trained, and where
+        it diverged, for as long as it might have been."""
+        if self.diverged:
+            return self.training.horizon_s
+        return self.time_s if self.reached is None else self.reached.time_s
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything is known of it."""
+        return bool(self.points) or self.diverged
+
+    @property
     def gap(self) -> float:
         """How far the last evaluation is from the target; infinite where it diverged."""
         if self.diverged or not self.points:
