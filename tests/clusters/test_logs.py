@@ -125,6 +125,41 @@ FORMS = {
         lines("rank,step_seconds", *(f"{1 + (h == 'node-10')},{t}" for h, _, t in each())),
         ["workers are counted from 1: 1 is worker 0"],
     ),
+    "a few JSON lines among others": (
+        "[INFO] workers, now\n[INFO] workers, 2\n[INFO] loaded\n"
+        + "".join(
+            f"step {i}, as ever\nof {h}\n{json.dumps({'host': h, 'i': i, 'took_s': t})}\n"
+            for h, i, t in each()
+        ),
+        ["JSON, an object a line", "lines that are no JSON objects are left out: 15"],
+    ),
+    "blank lines and comments": (
+        lines(
+            "\n# of Tuesday\n  \nhost,duration_s",
+            *(f'\n# "{i}" of 3, "well\n{h},{t}' for h, i, t in each()),
+        ),
+        ["lines that begin with # are left out: 6", "duration_s is in seconds"],
+    ),
+    "Markdown": (
+        lines("\n| host | took_s |\n|:---|---:|", *(f"| {h} | {t} |" for h, _, t in each())),
+        ["columns separated by bars"],
+    ),
+    "psql": (
+        lines(
+            "  host   | took_s \n---------+--------",
+            *(f" {h:7} | {t:6} " for h, _, t in each()),
+            "(6 rows)",
+        ),
+        ["columns separated by bars"],
+    ),
+    "mysql": (
+        lines(
+            "+-----+-----+\n| host | took_s |\n+-----+-----+",
+            *(f"| {h} | {t} |" for h, _, t in each()),
+            "+-----+-----+\n6 rows in set (0.00 sec)",
+        ),
+        ["columns separated by bars"],
+    ),
     "a JSON list": (
         json.dumps([{"host": h, "took_s": t} for h, _, t in each()]),
         ["a JSON list of objects"],
@@ -166,6 +201,65 @@ def test_missing_cells_of_a_wide_table_are_steps_not_made(tmp_path: Path) -> Non
     assert log.aligned_s().tolist() == [[1, 2], [5, 6]]
 
 
+def test_columns_of_words_beside_a_column_per_worker_are_told(tmp_path: Path) -> None:
+    log = read(tmp_path, "step,a,b,note,other\n0,1.0,2.0,fine,\n1,3.0,4.0,5,\n")
+    assert log.names == ("a", "b")
+    assert "columns that are not numbers are left out: note, other" in log.guesses
+
+
+@pytest.mark.parametrize(
+    ("text", "took_s"),
+    [
+        ("host,timestamp\na,1700000000000000000\na,1700000000000001000\n", 1e-6),
+        ("host,start,end\na,1700000000000,1700000000900\n", 0.9),
+        ("host,timestamp\na,1700000000.1\na,1700000000.100000007\n", 7e-9),
+        ("host,start_ms,end_us\na,1700000000000.5,1700000000000501\n", 1e-6),
+        ("host,timestamp\na,2024-05-31T12:00:00.1Z\na,2024-05-31T14:00:00.100007+02:00\n", 7e-6),
+        (
+            '{"host": "a", "timestamp": 1700000000.1}\n'
+            '{"host": "a", "timestamp": 1700000000.100000007}\n',
+            7e-9,
+        ),
+    ],
+)
+def test_points_in_time_lose_no_digits(tmp_path: Path, text: str, took_s: float) -> None:
+    assert [times.tolist() for times in read(tmp_path, text).times_s] == [[took_s]]
+
+
+def test_dates_without_a_time_zone_are_fine_among_themselves(tmp_path: Path) -> None:
+    log = read(tmp_path, "host,timestamp\na,2024-05-31\na,2024-05-31T00:00:02\n")
+    assert log.times_s[0].tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'worker,note,step_s\n0,"\n{""a"": 1}\n{}\n",1.5\n',
+        'worker;note;step_s\n0;{"a": 1};1.5\n',
+        'note,worker,step_s\n"{""a"": 1}",0,1.5\n',
+        'worker,note,step_s\n0,"\n# one\n\n{""a"": 1}\n{""b"": 2}\n{}\n{}\n",1.5\n',
+    ],
+)
+def test_json_in_cells_is_no_log_of_json(tmp_path: Path, text: str) -> None:
+    log = read(tmp_path, text)
+    assert log.times_s[0].tolist() == [1.5]
+    assert not any("JSON" in guess or "#" in guess for guess in log.guesses)
+
+
+def test_what_a_name_says_in_full_is_not_told(tmp_path: Path) -> None:
+    assert read(tmp_path, "worker,seconds\n0,1.5\n").guesses == ()
+    assert read(tmp_path, "worker,ms\n0,1500\n").times_s[0].tolist() == [1.5]
+
+
+def test_one_worker_is_told_as_one(tmp_path: Path) -> None:
+    assert read(tmp_path, "host,step_s\na,1.5\n").guesses == ("1 worker by host: a is worker 0",)
+
+
+def test_points_are_no_doubt_in_columns_that_are_not_needed(tmp_path: Path) -> None:
+    log = read(tmp_path, "host;step_s;loss\na;1.5;1.234\na;2;0,5\n")
+    assert log.times_s[0].tolist() == [1.5, 2.0]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -180,6 +274,25 @@ def test_missing_cells_of_a_wide_table_are_steps_not_made(tmp_path: Path) -> Non
         ("host,duration\na,-1\n", "line 2: duration must be finite and greater than 0, got '-1'"),
         ("step,a,b\n0,1.0,-2.0\n", "line 2: b must be finite and greater than 0"),
         ("step,a,b\n0,1.7e9,1.7e9\n", "line 2: 1.7e9 in a is no step's time"),
+        ("step,a,b,c\n0,1,1,1\n1,NaN,1,1\n", "line 3: a must be finite and greater than 0"),
+        ("step,a,b\n0,1,1\n1,1,1\n2,N/A,1\n", "line 4: a must be a number, got 'N/A'"),
+        ("step,a,b\n0,nan,1\n", "line 2: a must be finite"),
+        ("host;ms\na;998,5\na;1.234\n", "line 3: 1.234 may be 1234 or 1,234, since its column"),
+        ("host;ms\na;1.234,5\n", "line 2: 1.234,5 has points between thousands: write 1234,5"),
+        ("step;a;b\n0;1,5;2,5\n1;1,5;2.5\n", "line 3: 2.5 may be 25 or 2,5"),
+        ('host,note,ms\na,"x\ny\nz",1\na,,-1\n', "line 5: ms must be finite"),
+        ("\n\nhost,ms\n\na,1\n# b\na\n", "line 7: 1 values for the 2 columns"),
+        ('host,ms\na,1\nb,1\n{"done": 1}\n', "line 4: 1 values for the 2 columns host,ms"),
+        ("| host | ms |\n|---|---|\n| a | 1\n", "line 3: must begin and end with a bar"),
+        ("|host|ms|\nb\n", "line 2: must begin and end with a bar"),
+        (
+            "host,timestamp\na,2024-05-31T12:00:00Z\na,2024-05-31T12:00:01\n",
+            "line 3: 2024-05-31T12:00:01 in timestamp is a date without a time zone, and before it "
+            "stands a date with a time zone",
+        ),
+        ("host,start,end\na,1.7e9,2024-05-31\n", "line 2: 2024-05-31 in end is a date without"),
+        ("host,timestamp\na,1e30\na,1\n", "line 2: 1e30 in timestamp is no point in time"),
+        ("host,timestamp\na,1.2.3\na,1\n", r"line 2: timestamp must be a number, got '1\.2\.3'"),
         ("rank,took\n3,1.0\n5,2.0\n", "none for worker 0"),
         ('{"host": "a"}\n{"host": \n', "line 2 is not valid JSON"),
         ('[{"host": "a", "took": 1}, 1]', r"line 2: 1 is not a JSON object"),

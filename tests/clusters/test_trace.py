@@ -44,7 +44,6 @@ def test_one_column_serves_all(tmp_path: Path) -> None:
         ("0,1.0\n", "line 1: the header"),
         ("worker,step_s\n", "nothing below"),
         ("worker,step_s\n0,1.0\n0,\n", "line 3: step_s is missing"),
-        ("worker,step_s\n0,1.0\n\n0,2.0\n", "line 3: 0 values"),
         ("worker,step_s\n0,1.0\n0\n", "line 3: 1 values"),
         ("worker,step_s\n0,-1.0\n", "line 2: step_s must be finite and greater than 0"),
         ("worker,step_s\n0,nan\n", "line 2: step_s must be finite"),

@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tardigrad.clusters.logs.table import LogTable
+from tardigrad.clusters.logs.table import LogTable, is_number
 from tardigrad.core.checks import require
 
 UNITS = {
@@ -43,7 +43,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True)
 class Meaning:
-    """Which columns say who, in which order, and how long: one of the last four is given."""
+    """Which columns say who, in which order, and how long: one of took to wide is given."""
 
     who: tuple[str, ...] = ()
     step: str | None = None
@@ -51,6 +51,17 @@ class Meaning:
     start_end: tuple[Named, Named] | None = None
     stamp: Named | None = None
     wide: tuple[Named, ...] = ()
+    left: tuple[str, ...] = ()
+    """Columns beside wide ones that are not numbers."""
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns that are read as numbers."""
+        if self.wide:
+            return tuple(column.name for column in self.wide)
+        times = (self.took, *(self.start_end or ()), self.stamp)
+        names = (self.step, *(column.name for column in times if column))
+        return tuple(name for name in names if name is not None)
 
 
 class _Finder:
@@ -90,7 +101,8 @@ def meaning_of(table: LogTable) -> Meaning:
     rest = tuple(Named(n, bases[n].unit_s) for n in table.columns if n not in known)
     numbers = [n for n in rest if _numeric(table, n.name)]
     if not who and len(numbers) > 1 and not unsure:
-        return _wide(table, step or (stamps[0].name if stamps else None), numbers)
+        left = tuple(n.name for n in rest if n not in numbers)
+        return _wide(table, step or (stamps[0].name if stamps else None), numbers, left)
     require(
         len(stamps) + len(unsure) == 1,
         f"{table.path}: no column is known to say how long a step took, among "
@@ -110,7 +122,9 @@ def _who(those: "_Finder") -> tuple[str, ...]:
     return tuple(found[0].name for found in parts if found)
 
 
-def _wide(table: LogTable, order: str | None, columns: Sequence[Named]) -> Meaning:
+def _wide(
+    table: LogTable, order: str | None, columns: Sequence[Named], left: tuple[str, ...]
+) -> Meaning:
     """A column per worker; but not where a column is something that is measured in training."""
     measured = [n.name for n in columns if _base(n.name).name in METRICS]
     require(
@@ -118,7 +132,7 @@ def _wide(table: LogTable, order: str | None, columns: Sequence[Named]) -> Meani
         f"{table.path}: no column is known to say how long a step took, and "
         f"{', '.join(measured)} is not a worker: {ADVICE}",
     )
-    return Meaning(step=order, wide=tuple(columns))
+    return Meaning(step=order, wide=tuple(columns), left=left)
 
 
 def _judged(table: LogTable, so_far: Meaning, column: Named) -> Meaning:
@@ -142,6 +156,13 @@ def _base(name: str) -> Named:
     return Named(base, UNITS[last]) if last in UNITS else Named(plain)
 
 
+def is_unit(name: str) -> bool:
+    """Whether a column is called seconds, or ms, and nothing else."""
+    base = _base(name)
+    return base.unit_s is not None and not base.name
+
+
 def _numeric(table: LogTable, name: str) -> bool:
-    cells = [line.cells.get(name, "") for line in table.lines]
-    return any(cells) and all(re.fullmatch(r"[-+\d.eE]*", cell) for cell in cells)
+    """Most of its cells are numbers: what the others are is told with their lines."""
+    cells = [cell for line in table.lines if (cell := line.cells.get(name, ""))]
+    return 2 * sum(map(is_number, cells)) > len(cells)

@@ -5,19 +5,18 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from tardigrad.clusters.logs.columns import Meaning, Named, meaning_of
-from tardigrad.clusters.logs.table import LogTable, StepLine, read_table
+from tardigrad.clusters.logs.columns import Meaning, Named, is_unit, meaning_of
+from tardigrad.clusters.logs.files import read_table
+from tardigrad.clusters.logs.moments import Moments
+from tardigrad.clusters.logs.table import LogTable, StepLine
 from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import require
-
-EPOCHS = ((1e17, 1e-9, "nanoseconds"), (1e14, 1e-6, "microseconds"), (1e11, 1e-3, "milliseconds"))
-"""Times since 1970 tell their unit by their size."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,18 @@ class _Time(NamedTuple):
 def read_step_log(path: str | Path) -> StepLog:
     """Read what people have.
 
-    CSV with commas, semicolons, tabs or bars, JSON lines, or a JSON list; a line per step with the
-    worker's number or its host's name, or a column per worker; how long each step took, its start
-    and its end, or one point in time per line (a step then lasts from a worker's line to its next,
-    whatever it waited for included). Units are taken from names (duration_ms) and are seconds
-    otherwise; times since 1970 tell theirs by their size. What could mean two things is refused.
+    CSV with commas, semicolons, tabs or bars, tables of Markdown, psql and mysql, JSON lines, or a
+    JSON list; a line per step with the worker's number or its host's name, or a column per worker;
+    how long each step took, its start and its end, or one point in time per line (a step then lasts
+    from a worker's line to its next, whatever it waited for included). Units are taken from names
+    (duration_ms) and are seconds otherwise; times since 1970 tell theirs by their size. What could
+    mean two things is refused.
     """
     table = read_table(path)
     meaning = meaning_of(table)
+    for name in meaning.numbers:
+        if name in table.doubts:
+            raise ValueError(table.doubts[name])
     guesses = list(table.guesses)
     if meaning.wide:
         times = list(_wide(table, meaning, guesses))
@@ -93,12 +96,13 @@ def _each(table: LogTable, meaning: Meaning, guesses: list[str]) -> Iterator[_Ti
     assert meaning.start_end is not None
     start, end = meaning.start_end
     guesses.append(f"a step lasts from {start.name} to {end.name}")
+    moments = Moments(guesses)
     for line in lines:
         where = table.where(line)
-        began_s, ended_s = (_moment_s(line.cells[n.name], n, where, guesses) for n in (start, end))
+        began_s, ended_s = (moments.at_s(line.cells[n.name], n, where) for n in (start, end))
         require(ended_s > began_s, f"{where}: {end.name} is not after {start.name}")
         yield _Time(
-            _name(table, meaning, line), _step(table, meaning, line), round(ended_s - began_s, 9)
+            _name(table, meaning, line), _step(table, meaning, line), float(ended_s - began_s)
         )
 
 
@@ -106,11 +110,12 @@ def _between(
     table: LogTable, meaning: Meaning, stamp: Named, guesses: list[str]
 ) -> Iterator[_Time]:
     """A line is the end of a step; a worker's first line only says when its second began."""
-    moments: dict[str, list[tuple[float, StepLine]]] = {}
+    moments = Moments(guesses)
+    by_worker: dict[str, list[tuple[Decimal, StepLine]]] = {}
     for line in _with_columns(table, [stamp.name], guesses):
-        at_s = _moment_s(line.cells[stamp.name], stamp, table.where(line), guesses)
-        moments.setdefault(_name(table, meaning, line), []).append((at_s, line))
-    for who, own in moments.items():
+        at_s = moments.at_s(line.cells[stamp.name], stamp, table.where(line))
+        by_worker.setdefault(_name(table, meaning, line), []).append((at_s, line))
+    for who, own in by_worker.items():
         require(
             len(own) > 1,
             f"{table.path} has one line of worker {who}, and a step lasts from one {stamp.name} "
@@ -123,7 +128,7 @@ def _between(
                 f"{table.where(line)}: {stamp.name} is that of another line of worker {who}, so "
                 "that a step took no time: log fractions of a second",
             )
-            yield _Time(who, _step(table, meaning, line), round(at_s - before_s, 9))
+            yield _Time(who, _step(table, meaning, line), float(at_s - before_s))
     guesses.append(
         f"a step lasts from a worker's {stamp.name} to its next: what it waited for is in it, so "
         "that synchronous runs hide who was slow"
@@ -133,6 +138,8 @@ def _between(
 def _wide(table: LogTable, meaning: Meaning, guesses: list[str]) -> Iterator[_Time]:
     """A line is a step of everybody; an empty cell is a step that a worker did not make."""
     guesses.append(f"a column per worker: {_some([n.name for n in meaning.wide])}")
+    if meaning.left:
+        guesses.append(f"columns that are not numbers are left out: {_some(meaning.left)}")
     if len(units := {column.unit_s for column in meaning.wide}) == 1:  # which is told once for all
         of_all_s = _unit_s(Named("a worker's column", *units), guesses)
         unit_s = {column.name: of_all_s for column in meaning.wide}
@@ -183,7 +190,8 @@ def _numbered(
     if not all(name.isascii() and name.isdigit() for name in by_worker):
         names = sorted(by_worker, key=_natural) if not meaning.wide else list(by_worker)
         told = _some([f"{name} is worker {i}" for i, name in enumerate(names)])
-        guesses.append(f"{len(names)} workers by {' and '.join(meaning.who) or 'column'}: {told}")
+        count = "1 worker" if len(names) == 1 else f"{len(names)} workers"
+        guesses.append(f"{count} by {' and '.join(meaning.who) or 'column'}: {told}")
         return names
     names = sorted(by_worker, key=int)
     first = int(names[0]) if int(names[0]) < 2 else 0
@@ -228,6 +236,8 @@ def _unit_s(column: Named, guesses: list[str]) -> float:
     if column.unit_s is None:
         guesses.append(f"{column.name} names no unit: taken as seconds")
         return 1.0
+    if is_unit(column.name):
+        return column.unit_s
     words = {1.0: "seconds", 1e-3: "milliseconds", 1e-6: "microseconds", 1e-9: "nanoseconds"}
     guesses.append(f"{column.name} is in {words.get(column.unit_s, 'minutes')}")
     return column.unit_s
@@ -240,28 +250,6 @@ def _length(text: str, name: str, where: str) -> float:
     if not math.isfinite(value) or value <= 0:
         raise ValueError(f"{where}: {name} must be finite and greater than 0, got {text!r}")
     return value
-
-
-def _moment_s(text: str, column: Named, where: str, guesses: list[str]) -> float:
-    """Seconds since any fixed moment, of a number or a date."""
-    if re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", text, re.I):
-        value = _number(text, column.name, where)
-        if column.unit_s is not None:
-            return value * column.unit_s
-        for least, unit_s, word in EPOCHS:
-            if value >= least:
-                guesses.append(f"{column.name} is in {word} since 1970")
-                return value * unit_s
-        guesses.append(f"{column.name} is in seconds")
-        return value
-    try:
-        moment = datetime.fromisoformat(text.replace(",", "."))
-    except ValueError:
-        raise ValueError(
-            f"{where}: {column.name} must be a number or a date such as 2024-05-31T12:00:00.5, "
-            f"got {text!r}"
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _number(text: str, name: str, where: str) -> float:
