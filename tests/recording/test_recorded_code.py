@@ -18,6 +18,7 @@ import tardigrad as tg
 from tardigrad.core.computer import computer
 from tardigrad.core.used_code import used_code
 from tardigrad.recording.facts import check_facts, facts_of, policy_facts
+from tardigrad.recording.record import FORMAT, begin_record, resume_record
 from tardigrad.recording.replay import replay_recorded
 from tardigrad.recording.replica import tensor_digest
 from tardigrad.tasks import quadratic
@@ -71,6 +72,7 @@ import json, sys
 from dataclasses import replace
 from pathlib import Path
 import tardigrad as tg
+from tardigrad.recording.record import FORMAT, begin_record, resume_record
 from tardigrad.recording.replay import replay_recorded
 from tardigrad.recording.facts import facts_of
 from tardigrad.recording.replica import tensor_digest
@@ -161,6 +163,18 @@ def test_a_recording_of_other_computers_is_refused_by_their_names() -> None:
     with pytest.raises(ValueError, match=r"computed on .* and on a cray, and this is .*--force"):
         replay_recorded(SCHEDULE, TASK, rule, record)
     assert replay_recorded(SCHEDULE, TASK, rule, record, force=True).difference is None
+
+
+def test_a_run_on_ray_can_be_resumed_on_another_processor_but_not_with_another_torch(
+    tmp_path: Path,
+) -> None:
+    facts = facts_of(TASK, tg.rules.sgd(0.1), 1)
+    plain = {"format": FORMAT, "updates": 10, "facts": facts}
+    begin_record(tmp_path, plain, began_s=5.0)
+    elsewhere = {**facts, "processor": "a cray", "instruction_set": "other", "machine": "other"}
+    assert resume_record(tmp_path, {**plain, "facts": elsewhere}).began_s == 5.0
+    with pytest.raises(ValueError, match="another torch version"):
+        resume_record(tmp_path, {**plain, "facts": {**facts, "torch": "0"}})
 
 
 def test_a_run_that_is_resumed_elsewhere_says_so_and_is_not_replayed(
