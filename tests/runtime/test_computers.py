@@ -1,7 +1,6 @@
 """Runs whose processes are on computers of several kinds."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,6 @@ from tardigrad.core.computer import computer
 from tardigrad.recording.record import read_record
 from tardigrad.runtime import ActorPool, fail_at, train
 from tardigrad.runtime.computers import Computers
-from tardigrad.runtime.ray_setup import ActorPlace
 from tardigrad.tasks import TASKS
 from tests.runtime.run_checks import assert_nothing_lost_or_twice
 
@@ -57,8 +55,6 @@ def test_a_shard_is_brought_back_on_another_kind_and_a_replay_is_refused(
 
 
 def test_actors_say_what_they_are_on(pool: ActorPool, tmp_path: Path) -> None:
-    places: list[Any] = [ActorPlace("node", 0, 0, "host"), ActorPlace("node", 0, 0, "host", None)]
-    assert all(place.computer == "" for place in places)
     run = train(
         TASK, RULE, updates=4, processes=tg.Processes(pool=pool),
         checkpoints=tg.Checkpoints(tmp_path),
