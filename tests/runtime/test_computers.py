@@ -60,4 +60,5 @@ def test_actors_say_what_they_are_on(pool: ActorPool, tmp_path: Path) -> None:
         checkpoints=tg.Checkpoints(tmp_path),
     )  # fmt: skip
     assert run.provenance is not None
-    assert list(run.provenance.computers) == [computer()] == read_record(tmp_path)["computers"]
+    assert run.provenance.computers == (computer(),)
+    assert read_record(tmp_path)["computers"] == [computer()]

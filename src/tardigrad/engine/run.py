@@ -1,6 +1,6 @@
 """What a run leaves behind: parameters, history, schedule."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
@@ -76,7 +76,7 @@ class Provenance(NamedTuple):
     """The gradients that the fast engine computed at a time."""
     stopped: bool = False
     """Whether it ended before the schedule that it was given did."""
-    computers: Sequence[str] = ()
+    computers: tuple[str, ...] = ()
     """Where: several, where it was resumed elsewhere or ran on Ray; none of older folders."""
 
 

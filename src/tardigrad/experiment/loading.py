@@ -1,6 +1,7 @@
 """A run from its folder, whatever made it."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,14 @@ def load_run(
         Ended(summary.get("ended_by", "updates"), summary.get("why", ""), summary["updates"]),
         task,
         rule,
-        Provenance(**summary["provenance"]) if "provenance" in summary else None,
+        _provenance(summary["provenance"]) if "provenance" in summary else None,
         work or OneGradient(),
         codec or Identity(),
     )
+
+
+def _provenance(told: Mapping[str, Any]) -> Provenance:
+    return Provenance(**{**told, "computers": tuple(told.get("computers", ()))})
 
 
 def check_finished(place: RunFolder) -> None:

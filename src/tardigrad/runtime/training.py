@@ -278,7 +278,7 @@ def train(
             final.ended,
             own,
             rule,
-            Provenance("ray", shard_by, processes.threads, computers=computers.seen),
+            Provenance("ray", shard_by, processes.threads, computers=tuple(computers.seen)),
             work,
             link.codec,
         )
