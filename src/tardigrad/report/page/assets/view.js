@@ -1,6 +1,6 @@
 // Which stretch of time all timelines show.
 
-const GUTTER = { left: 64, right: 92 }; // beside the lanes: who it is, and what it holds
+const GUTTER = { left: 64, right: 104 }; // beside the lanes: who it is, and what it holds
 
 class View {
   constructor(end, from, to) {
