@@ -25,6 +25,7 @@ from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.protocol.worker_outputs import Compute, WorkerOutput
 from tardigrad.protocol.worker_session import WorkerSession
 from tardigrad.recording.kept_states import KeptState
+from tardigrad.recording.recovery import RecoveredRun
 from tardigrad.recording.replica import ShardReplica
 from tardigrad.recording.sent_slices import SliceErrors
 from tardigrad.recording.setup import RunSetup, WorkerKeeps
@@ -271,6 +272,9 @@ MUTATIONS_OF_ROWS: dict[str, Mutation] = {
         coordinator,
         "FinishCut",
         lambda number, places, unsent, states: calls.FinishCut(number, places, unsent),
+    ),
+    "states: cuts without one that was gone on with do not count": lambda: patch.object(
+        RecoveredRun, "_has_states", lambda self, disk, cut: True
     ),
     "states: a new life says that it begins anew": _lives_go_on_silently,
     "states: a new life does begin anew": _successors_go_on,

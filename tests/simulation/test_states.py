@@ -6,9 +6,11 @@ import torch
 from tardigrad.core.trees import leaves
 from tardigrad.recording.recovery import RecoveredRun
 from tests.simulation.checks import WithoutCuts
+from tests.simulation.faults import Fault
 from tests.simulation.killed_runs import KILLS, began_anew, run_well
 from tests.simulation.mutations import without
 from tests.simulation.scenarios import WORKS, Scenario, run
+from tests.simulation.simulated_network import Weather
 
 
 @pytest.mark.parametrize("policy", ["async", "backup"])
@@ -48,6 +50,39 @@ def test_a_state_that_a_cut_has_is_the_one_that_the_logs_tell() -> None:
         assert found
         for one, other in zip(found, leaves(from_start.kept(worker)), strict=True):
             assert torch.equal(one, other)
+
+
+def test_a_cut_of_a_deposed_driver_without_a_workers_state_is_passed_over() -> None:
+    """That worker had just begun anew when the cut was made. The next driver did not see the cut
+    yet, and let it go on with what the logs told."""
+    scenario = Scenario(
+        1202350, policy="rennala", rule="adam", workers=3, shards=3, updates=12, cut_every=3,
+        snapshot_every=2, sync_log=True, late_files=True, hosts=3, mean_step_s=0.1, link="full",
+        not_finite=True, work="heavy_ball", dylu=True, ends_early_at=4, more_updates=19,
+        weather=Weather(delay_s=0.01, jitter=3.0, lost=0.3, repeated=0.1, call_lost=0.01),
+        faults=[
+            Fault("full disk", "sends PushHeader", nth=73, target="shard", seconds=60.0),
+            Fault("power", "version", nth=6, target="it", delay_s=0.394161844870047, seconds=100.0),
+        ],
+        later_faults=[
+            Fault(
+                "second driver", "has done SaveCut", nth=3, target="shard",
+                delay_s=0.024798364802782413, seconds=0.3,
+            ),
+            Fault("kill", "version", nth=7, target="worker", seconds=100.0),
+            Fault(
+                "partition", "appends", nth=118, target="shard",
+                delay_s=0.13742177059293603, seconds=100.0,
+            ),
+            Fault(
+                "one-way partition", "sends VersionRequest", nth=3, target="shard",
+                delay_s=0.025082402506496793, seconds=60.0,
+            ),
+        ],
+    )  # fmt: skip
+    assert not run(scenario).error
+    with without("states: cuts without one that was gone on with do not count"):
+        assert "other bits" in run(scenario).error
 
 
 def test_begins_anew_as_long_as_nothing_was_finite() -> None:

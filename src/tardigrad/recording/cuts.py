@@ -6,7 +6,7 @@ unless they were lost. The newest two are kept.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -76,8 +76,12 @@ def next_cut(disk: Disk) -> int:
     return 1 + max((int(name.split("/")[1]) for name in names), default=-1)
 
 
-def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> FoundCut | None:
-    """The newest cut that the logs reach."""
+def newest_cut(
+    disk: Disk,
+    stories: Sequence[ShardStory],
+    fits: Callable[[FoundCut], bool] = lambda cut: True,
+) -> FoundCut | None:
+    """The newest cut that the logs reach, and that `fits`."""
     for number in reversed(cut_numbers(disk)):
         data = disk.read(_about(number))
         if data is None:  # another driver has just removed it, because it has newer ones
@@ -91,7 +95,9 @@ def newest_cut(disk: Disk, stories: Sequence[ShardStory]) -> FoundCut | None:
         known = [position for position in positions if position is not None]
         if len(known) == len(stories):
             names = [cut_name(number, shard, place.epoch) for shard, place in enumerate(places)]
-            return FoundCut(names, known, about.get("unsent"), about.get("states"))
+            found = FoundCut(names, known, about.get("unsent"), about.get("states"))
+            if fits(found):
+                return found
     return None
 
 

@@ -90,6 +90,11 @@ class KeptStates:
                 self._errors[worker] = SliceErrors.of(self._setup, kept)
 
 
+def workers_in(data: bytes, name: str) -> set[int]:
+    """Whose states a cut has."""
+    return set(checkpoint_from_bytes(data, name)[1]["workers"])
+
+
 def states_bytes(kept: Iterable[KeptState]) -> bytes:
     tensors: dict[str, Tensor] = {}
     workers = []

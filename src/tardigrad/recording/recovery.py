@@ -17,10 +17,10 @@ from tardigrad.engine.checkpoint import checkpoint_from_bytes
 from tardigrad.protocol.log import LogEntry
 from tardigrad.protocol.messages import Completed, Event, Joined, Left, PushHeader
 from tardigrad.protocol.shard_session import ShardSession
-from tardigrad.recording.cuts import newest_cut, read_part, read_unsent
+from tardigrad.recording.cuts import FoundCut, newest_cut, read_part, read_unsent
 from tardigrad.recording.disk import Disk
 from tardigrad.recording.gradients import RowPart, WholeGradient
-from tardigrad.recording.kept_states import KeptStates
+from tardigrad.recording.kept_states import KeptStates, workers_in
 from tardigrad.recording.merge import LogMerger, explained, pushed
 from tardigrad.recording.replica import ShardReplica, check_same_decisions
 from tardigrad.recording.setup import RunSetup
@@ -62,7 +62,7 @@ class RecoveredRun:
         written = [len(story.entries) for story in self.stories]
         self._complete_membership()
         self.replicas = [ShardReplica(setup, shard) for shard in shards]
-        found = newest_cut(disk, self.stories)
+        found = newest_cut(disk, self.stories, lambda cut: self._has_states(disk, cut))
         positions = [0] * setup.shards if found is None else found.positions
         for shard, replica in enumerate(self.replicas):
             replica.refeed(self.stories[shard].entries[: positions[shard]])
@@ -101,6 +101,23 @@ class RecoveredRun:
             self.lost.append(len(story.entries) - reached[shard])
             self.added[shard] = self.added[shard][: max(0, reached[shard] - written[shard])]
             story.keep(min(reached[shard], written[shard]))
+
+    def _has_states(self, disk: Disk, cut: FoundCut) -> bool:
+        """Whether a cut has all states that workers went on with.
+
+        It has none of a worker whose new process had pushed nothing yet. If it is the work of a
+        driver that had been deposed already, the next driver had read the logs without it, and let
+        that worker go on with what the one before had.
+        """
+        if not self.setup.keeps_state:
+            return True
+        known = set() if cut.states is None else workers_in(read_part(disk, cut.states), cut.states)
+        first: dict[int, PushHeader] = {}
+        for story, position in zip(self.stories, cut.positions, strict=True):
+            for push in filter(None, map(pushed, story.entries[position:])):
+                before = first.setdefault(push.worker, push)
+                first[push.worker] = min(before, push, key=lambda one: one.step)
+        return all(push.fresh or worker in known for worker, push in first.items())
 
     @property
     def sessions(self) -> list[ShardSession]:
