@@ -33,7 +33,7 @@ NAMES = {
     "threads": "another thread count",
 }
 HARDWARE = ("instruction_set", "machine", "processor")
-"""Of these, bits depend on them, and nothing else does: with others, a run can go on."""
+"""Nothing but the last bits depends on these: a run can go on where they differ."""
 
 
 def facts_of(
