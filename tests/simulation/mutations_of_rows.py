@@ -1,7 +1,7 @@
 """Safeguards of what workers keep from row to row, of interrupts, steps and weights, taken out."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -181,6 +181,21 @@ def _encoded_again() -> AbstractContextManager[Any]:
     return patch.object(WorkerProcess, "encoded", anew)
 
 
+def _every_cut_counts() -> AbstractContextManager[Any]:
+    return patch.object(RecoveredRun, "_has_states", lambda self, disk, cut: True)
+
+
+@contextmanager
+def _cuts_have_no_states() -> Iterator[None]:
+    """And they count, or they would be passed over."""
+
+    def stateless(number: Any, places: Any, unsent: Any, states: Any) -> calls.FinishCut:
+        return calls.FinishCut(number, places, unsent)
+
+    with patch.object(coordinator, "FinishCut", stateless), _every_cut_counts():
+        yield
+
+
 def _cuts_have_no_errors() -> AbstractContextManager[Any]:
     kept = WorkerProcess.kept
 
@@ -268,14 +283,8 @@ def _all_count_the_same() -> AbstractContextManager[Any]:
 
 
 MUTATIONS_OF_ROWS: dict[str, Mutation] = {
-    "states: cuts have them": lambda: patch.object(
-        coordinator,
-        "FinishCut",
-        lambda number, places, unsent, states: calls.FinishCut(number, places, unsent),
-    ),
-    "states: cuts without one that was gone on with do not count": lambda: patch.object(
-        RecoveredRun, "_has_states", lambda self, disk, cut: True
-    ),
+    "states: cuts have them": _cuts_have_no_states,
+    "states: cuts without one that was gone on with do not count": _every_cut_counts,
     "states: a new life says that it begins anew": _lives_go_on_silently,
     "states: a new life does begin anew": _successors_go_on,
     "states: logs say where they begin anew": _without(PushHeader, fresh=False),
