@@ -46,17 +46,16 @@ class WindowKernel:
         assert len(tables) == self.replicas
         for replica, table in enumerate(tables):
             mine = slice(replica * stride, (replica + 1) * stride)
-            self._kernel.run(
+            windows_of_it = self._kernel.bound(
                 theta[mine],
                 [state[mine] for state in states],
                 [own[:, mine] for own in owns],
-                [grads[:, mine]],
+                [stride],
                 views[:, mine],
                 rows,
                 table,
-                begin,
-                end,
             )
+            windows_of_it.run([grads[:, mine]], begin, end)
 
 
 def move_rows(buffer: Tensor, moves: Tensor, start: Tensor, batch: Tensor, size: int) -> None:

@@ -67,11 +67,11 @@ class Both:
         owns = [torch.stack(column) for column in zip(*rows, strict=True)]
         return shard.theta.clone(), states, owns, torch.stack(self.views)
 
-    def window(self, begin: int, end: int, buffers: Buffers) -> None:
+    def window(self, begin: int, end: int, buffers: Buffers) -> bool:
         theta, states, owns, views = buffers
-        self.kernel.run(
-            theta, states, owns, self.pieces, views, self.rows, self.coefficients, begin, end
-        )
+        widths = [piece.shape[1] for piece in self.pieces]
+        bound = self.kernel.bound(theta, states, owns, widths, views, self.rows, self.coefficients)
+        return bound.run(self.pieces, begin, end)
 
     def apply(self, w: int) -> None:
         i, shard = self.who[w], self.shard
@@ -198,6 +198,31 @@ def test_the_window_size_never_changes_a_bit_on_the_gpu(name: str, dtype: torch.
         results.append(flat(buffers))
     assert torch.equal(results[0], results[1])
     assert torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
+def test_it_says_whether_parameters_are_finite(wrong: float) -> None:
+    both = Both(CASES["sgd"], torch.float32)
+    buffers = both.buffers()
+    assert both.window(0, 1, buffers)
+    both.grads[1, -1] = wrong
+    assert not both.window(1, 2, buffers)
+    assert not both.window(2, 3, buffers)
+
+
+def test_numbers_too_small_to_be_normal_count_as_zero() -> None:
+    """They take many processors a hundred times as long. Other operations still see them."""
+    both = Both(tg.rules.fasgd(lr=0.1), torch.float32)
+    both.grads.zero_()
+    theta, states, owns, views = both.buffers()
+    squares, means, _ = states
+    squares.fill_(1e-39)
+    means.fill_(-1e-39)
+    both.window(0, UPDATES, (theta, states, owns, views))
+    assert not squares.any()
+    assert not means.any()
+    assert torch.equal(theta, both.theta)
+    assert (torch.full((200_000,), 1e-39) * 0.5).count_nonzero() == 200_000
 
 
 @pytest.mark.parametrize("per", ["layer", "global"])

@@ -27,7 +27,6 @@ def staged(job: Job) -> torch.Tensor:
     batches = look_ahead(schedule)
     place, stage = in_stages(schedule, batches), batches.largest
     program = trace(rule, theta.dtype)
-    kernel = CppKernel(program, theta.dtype)
     states = [t for t in named(rule.start(theta, None), "").values() if t.numel()]  # type: ignore[arg-type]
     own = named(rule.start_own(theta, None), "").values()  # type: ignore[arg-type]
     owns = [t.repeat(schedule.workers, 1) for t in own]
@@ -38,12 +37,14 @@ def staged(job: Job) -> torch.Tensor:
     table = program.scalars.table(scalar_table(job))
     rows = place.table.on(theta.device)
     theta = theta.clone()
+    kernel = CppKernel(program, theta.dtype)
+    windows = kernel.bound(theta, states, owns, [SIZE], views, rows, table)
     for b in range(batches.count):
         for i, row in enumerate(batches.of(b).tolist()):
             at = (b % 2) * stage + i
             grads[at] = gradient(views[at], int(schedule.worker[row]), int(schedule.step[row]))
         begin, end = int(batches.window[b]), int(batches.window[b + 1])
-        kernel.run(theta, states, owns, [grads], views, rows, table, begin, end)
+        windows.run([grads], begin, end)
         for source, target in place.moves[b].tolist():
             grads[target], views[target] = grads[source], views[source]
         grads[(b % 2) * stage :][:stage] = torch.nan

@@ -14,7 +14,7 @@ from tardigrad.engine.fast.gradients import padded
 from tardigrad.engine.fast.in_place import InPlace, copied
 from tardigrad.engine.fast.view_places import VersionSlots, slot_table
 from tardigrad.engine.job import Job, ShardPart
-from tardigrad.engine.kernels import CppKernel, Program
+from tardigrad.engine.kernels import BoundWindows, CppKernel, Program
 from tardigrad.engine.kernels.update_table import NOWHERE
 from tardigrad.engine.shard import saved_left
 from tardigrad.rules import Now, Push
@@ -48,28 +48,25 @@ class CpuShard(InPlace):
         self._read = schedule.read[:, shard]
         self._worker = schedule.worker
         self._scalars = scalar_table(job, shard)
-        self._kernel = None if program is None else CppKernel(program, theta.dtype)
+        self._windows: BoundWindows | None = None
         if program is not None:
             self._table = slot_table(schedule, slots, shard)
-            self._rows = self._table.on(theta.device)
-            self._coefficients = coefficients(program, self._scalars, theta)
+            self._windows = CppKernel(program, theta.dtype).bound(
+                self.theta,
+                self.states,
+                self.owns,
+                [len(theta)],
+                self.views,
+                self._table.on(theta.device),
+                coefficients(program, self._scalars, theta),
+            )
 
     def window(self, grads: Tensor, places: Sequence[int], workers: Sequence[int]) -> None:
         """The next len(places) updates, each of the one gradient at its place in `grads`."""
-        assert self._kernel is not None
+        assert self._windows is not None
         begin, end = self.version, self.version + len(places)
         self._table.grad[begin:end] = places
-        self._kernel.run(
-            self.theta,
-            self.states,
-            self.owns,
-            [grads],
-            self.views,
-            self._rows,
-            self._coefficients,
-            begin,
-            end,
-        )
+        self._windows.run([grads], begin, end)
         self.came[list(workers)] = True
         self.version = end
 

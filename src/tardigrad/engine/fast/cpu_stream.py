@@ -67,11 +67,20 @@ class CpuStream(Execution):
         self._each = len(schedule.group_rows) // len(self._first)
         self._read = schedule.read[self._first, 0]
         self._table = places.table
-        self._rows = places.table.on(theta.device)
+        rows = places.table.on(theta.device)
+        self._read_at = rows[:, VIEW]
         for place in np.unique(self._table.view[self._read == 0]).tolist():
             self._views[place, : len(theta)] = theta
-        self._coefficients = coefficients(program, scalar_table(job), theta)
-        self._kernel = CppKernel(program, theta.dtype)
+        numbers = self._numbers
+        self._windows = CppKernel(program, theta.dtype).bound(
+            numbers.theta,
+            numbers.states,
+            numbers.owns,
+            [piece.shape[1] for piece in self._grads],
+            self._views,
+            rows,
+            coefficients(program, scalar_table(job), theta),
+        )
         self._sizes = sorted(sizes)
         self._functions = {
             size: compiled_gradients(self.task, job.one_gradient, size, self._each)
@@ -91,24 +100,13 @@ class CpuStream(Execution):
 
     def advance_to(self, until: int) -> None:
         """Go on to `until` updates, or to the end of the batch."""
-        begin, end = (int(x) for x in self._window[self._batch : self._batch + 2])
+        begin, end = self._window[self._batch : self._batch + 2].tolist()
         if self.position == begin:
             self._losses = self._compute(begin, end)
         stop = min(until, end)
-        numbers = self._numbers
-        self._kernel.run(
-            numbers.theta,
-            numbers.states,
-            numbers.owns,
-            self._grads,
-            self._views,
-            self._rows,
-            self._coefficients,
-            self.position,
-            stop,
-        )
+        finite = self._windows.run(self._grads, self.position, stop)
         self.history.loss += self._losses[self.position - begin : stop - begin]
-        if not_finite(numbers.theta) is not None:
+        if not finite:
             self._look_for_gradient(begin, stop)
         self.position = stop
         self._batch += stop == end
@@ -135,8 +133,8 @@ class CpuStream(Execution):
         """In consecutive rows, with any numbers after them."""
         if self._blocks is not None:
             return self._views[int(self._blocks[self._batch]) :]
-        where = self._rows[begin:end, VIEW]
-        torch.index_select(self._views, 0, where, out=self._gathered[: end - begin])
+        out = self._gathered[: end - begin]
+        torch.index_select(self._views, 0, self._read_at[begin:end], out=out)
         return self._gathered
 
     def _samples(self, begin: int, end: int, count: int) -> Tensor:
