@@ -19,6 +19,7 @@ from tardigrad.engine.fast.cuda_branches import CudaBranches, GraphKey
 from tardigrad.engine.fast.cuda_graphs import CudaGraphs
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import CppKernel, Program
+from tardigrad.engine.kernels.pieces import PieceShape
 
 
 class WindowKernel:
@@ -50,7 +51,7 @@ class WindowKernel:
                 theta[mine],
                 [state[mine] for state in states],
                 [own[:, mine] for own in owns],
-                [stride],
+                [PieceShape(stride, stride)],
                 views[:, mine],
                 rows,
                 table,

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import tardigrad as tg
+from tardigrad.engine import Tick
 from tardigrad.rules import RULES, Adam, DelayCompensation, Rule
 from tardigrad.rules.rates import cosine
 from tardigrad.tasks import Data, ModuleTask, Split
@@ -68,3 +69,21 @@ def run(schedule: tg.Schedule, rule: Rule, engine: str, **options: Any) -> tg.Ru
     if engine == "fast" and on.start().device.type == "cpu":
         options.setdefault("limits", tg.Limits(chunk=CHUNK))
     return tg.execute(schedule, on, rule, engine, **options)  # type: ignore[arg-type]
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(updates: int) -> Any:
+    def watch(tick: Tick) -> None:
+        if tick.updates >= updates:
+            raise Stop
+
+    return watch
+
+
+def bits(one: tg.Run) -> list[Any]:
+    history = one.history
+    records = [{k: v for k, v in r.items() if k != "wall_s"} for r in history.records]
+    return [one.params.tolist(), history.loss, history.gap, records, len(one.buffers)]

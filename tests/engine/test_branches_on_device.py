@@ -16,9 +16,8 @@ from tardigrad.tasks import Data, ModuleTask, Split, Turn
 from tardigrad.tasks.cifar import resnet20
 from tardigrad.tasks.module import initialised
 from tardigrad.tasks.precision import Precision
-from tests.engine.fast_cases import RULE_CASES, run
+from tests.engine.fast_cases import RULE_CASES, Stop, bits, run, stop_after
 from tests.engine.test_branches import Lookup, close, images, texts
-from tests.engine.test_fast_engine import Stop, bits, stop_after
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 import tardigrad as tg
 from tardigrad.core.layout import Layout
-from tardigrad.engine import Tick
 from tardigrad.engine.choose import WORTH_COMPILING
 from tardigrad.engine.fast import build_on_cpu, cpu_stream, view_places
 from tardigrad.engine.fast.batches import just_in_time
@@ -24,27 +23,18 @@ from tardigrad.engine.memory import GIB, machine_bytes, predicted_bytes
 from tardigrad.rules import Now, Optimizer, Rule, Signal
 from tardigrad.tasks import ModuleTask, quadratic
 from tardigrad.tasks.module import initialised
-from tests.engine.fast_cases import CHUNK, POLICY_CASES, RULE_CASES, run, task
+from tests.engine.fast_cases import (
+    CHUNK,
+    POLICY_CASES,
+    RULE_CASES,
+    Stop,
+    bits,
+    run,
+    stop_after,
+    task,
+)
 
 UPDATES = 150
-
-
-def bits(one: tg.Run) -> list[Any]:
-    history = one.history
-    records = [{k: v for k, v in r.items() if k != "wall_s"} for r in history.records]
-    return [one.params.tolist(), history.loss, history.gap, records, len(one.buffers)]
-
-
-class Stop(Exception):
-    pass
-
-
-def stop_after(updates: int) -> Any:
-    def watch(tick: Tick) -> None:
-        if tick.updates >= updates:
-            raise Stop
-
-    return watch
 
 
 @pytest.mark.parametrize("measures", [[], ["gap"]])

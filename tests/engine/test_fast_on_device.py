@@ -13,8 +13,7 @@ from torch.nn import functional as F
 import tardigrad as tg
 from tardigrad.tasks import ModuleTask
 from tardigrad.tasks.module import initialised
-from tests.engine.fast_cases import POLICY_CASES, RULE_CASES, run, task
-from tests.engine.test_fast_engine import Stop, bits, stop_after
+from tests.engine.fast_cases import POLICY_CASES, RULE_CASES, Stop, bits, run, stop_after, task
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 

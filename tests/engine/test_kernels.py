@@ -8,6 +8,7 @@ import tardigrad as tg
 from tardigrad.core.layout import Layout
 from tardigrad.core.trees import named
 from tardigrad.engine.kernels import CppKernel, trace
+from tardigrad.engine.kernels.pieces import Factors, Piece, plain, shape_of
 from tardigrad.engine.shard import Arrived, Shard
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.rules import RULES, Adam, DelayCompensation, Rule
@@ -55,7 +56,7 @@ class Both:
             version[i] = w + 1
         table = program.scalars.table(torch.tensor(values, dtype=torch.float64))
         self.coefficients = table.to(dtype).contiguous()
-        self.pieces = [self.grads]
+        self.pieces: list[Piece] = [self.grads]
         self.views = [self.theta] * WORKERS
         self.read = [0] * WORKERS
 
@@ -69,8 +70,8 @@ class Both:
 
     def window(self, begin: int, end: int, buffers: Buffers) -> bool:
         theta, states, owns, views = buffers
-        widths = [piece.shape[1] for piece in self.pieces]
-        bound = self.kernel.bound(theta, states, owns, widths, views, self.rows, self.coefficients)
+        shapes = [shape_of(piece) for piece in self.pieces]
+        bound = self.kernel.bound(theta, states, owns, shapes, views, self.rows, self.coefficients)
         return bound.run(self.pieces, begin, end)
 
     def apply(self, w: int) -> None:
@@ -152,7 +153,7 @@ class OnGpu(Both):
         self.grads_gpu, self.rows_gpu = self.grads.cuda(), self.rows.cuda()
         self.coefficients_gpu = self.coefficients.cuda()
 
-    def window(self, begin: int, end: int, buffers: Buffers) -> None:
+    def window(self, begin: int, end: int, buffers: Buffers) -> bool:
         theta, states, owns, views = buffers
         there = [theta.cuda(), *(t.cuda() for t in (*states, *owns)), views.cuda()]
         moved_theta, *rest, moved_views = there
@@ -170,6 +171,7 @@ class OnGpu(Both):
         )
         for here, gpu in zip((theta, *states, *owns, views), there, strict=True):
             here.copy_(gpu)
+        return bool(theta.isfinite().all())
 
 
 @needs_gpu
@@ -198,6 +200,35 @@ def test_the_window_size_never_changes_a_bit_on_the_gpu(name: str, dtype: torch.
         results.append(flat(buffers))
     assert torch.equal(results[0], results[1])
     assert torch.equal(results[0], results[2])
+
+
+def factored(draw: torch.Generator, rows: int, terms: int, columns: int) -> Factors:
+    """Its left side lies along the rows, as errors of a layer do."""
+    left = torch.randn(UPDATES, terms, rows, generator=draw, dtype=torch.float64).transpose(1, 2)
+    return Factors(left, torch.randn(UPDATES, terms, columns, generator=draw, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["fasgd", "dana_ga"])
+def test_factors_of_gradients_are_multiplied(name: str) -> None:
+    """Rows of one block, of several, and of more than one with a rest."""
+    draw = torch.Generator().manual_seed(1)
+    pieces: list[Piece] = [
+        factored(draw, 3, 1, 200),
+        torch.randn(UPDATES, 153, generator=draw, dtype=torch.float64),
+        factored(draw, 1, 8, 2048),
+        factored(draw, 2, 3, 100),
+    ]
+    results = []
+    written: list[Piece] = [plain(piece) for piece in pieces]
+    for form in (pieces, written):
+        both = Both(CASES[name], torch.float64)
+        both.pieces = form
+        buffers = both.buffers()
+        both.window(0, 7, buffers)
+        both.window(7, UPDATES, buffers)
+        results.append(flat(buffers))
+    assert sum(shape_of(piece).numbers for piece in pieces) == SIZE
+    torch.testing.assert_close(*results, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])

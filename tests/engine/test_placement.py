@@ -12,6 +12,7 @@ from tardigrad.engine.fast.requirements import comes_twice, why_not_staged
 from tardigrad.engine.fast.view_places import in_stages
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import CppKernel, trace
+from tardigrad.engine.kernels.pieces import PieceShape
 
 SIZE = 50
 DIAGONAL = torch.linspace(0.5, 1.5, SIZE, dtype=torch.float64)
@@ -38,7 +39,7 @@ def staged(job: Job) -> torch.Tensor:
     rows = place.table.on(theta.device)
     theta = theta.clone()
     kernel = CppKernel(program, theta.dtype)
-    windows = kernel.bound(theta, states, owns, [SIZE], views, rows, table)
+    windows = kernel.bound(theta, states, owns, [PieceShape(SIZE, SIZE)], views, rows, table)
     for b in range(batches.count):
         for i, row in enumerate(batches.of(b).tolist()):
             at = (b % 2) * stage + i

@@ -5,23 +5,23 @@ takes some 50 µs: as long as a small gradient. The engine calls with one shape 
 Inductor, which is what compiles underneath, is asked directly.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_flatten
 
+from tardigrad.engine.fast.factored import with_factors
 from tardigrad.engine.fast.input_prologue import keeps_elements_apart, made, split_off_prologue
 from tardigrad.engine.fast.small_products import with_small_products
+from tardigrad.engine.kernels.pieces import Factors, Pieces
 
 FEW = 4
 """So many operations on inputs are torch's own: it makes floats of bytes 20 times faster than
 Inductor's code, which takes bytes one by one, and a call of it costs less."""
 AT_ONCE = 4096
 """Samples of a data set that are prepared at a time."""
-Pieces = tuple[Tensor, ...]
-"""Gradients, one a row, each of the model's tensors by itself; or all in one."""
 BatchFound = tuple[Pieces, Tensor, tuple[Tensor, ...]]
 """Gradients, losses and statistics."""
 
@@ -35,7 +35,13 @@ class InTwoParts:
         values = (inputs,) if self._prologue is None else self._prologue(inputs)
         others = (*values, views, targets) if self._prologue else tuple(given)
         (output,) = [node for node in rest.graph.nodes if node.op == "output"]
-        self._pieces = len(output.args[0][0])
+        pieces, losses, statistics = output.args[0]
+        pieces = with_factors(pieces)
+        output.args = ((pieces, losses, statistics),)
+        rest.graph.eliminate_dead_code()
+        self._factored = [isinstance(piece, tuple) for piece in pieces]
+        self._shapes = [node.meta["val"].shape for node in tree_flatten(pieces)[0]]
+        self._dtype = views.dtype
         self._rest = _compiled(with_small_products(rest), others)
         self._prepared: Callable[[Tensor], Sequence[Tensor]] | None = self._prologue
         if self._prologue is not None and len(made(self._prologue)) > FEW:
@@ -65,8 +71,19 @@ class InTwoParts:
             whole[at : at + AT_ONCE] = values[0]
         return whole
 
+    def no_gradients(self) -> Pieces:
+        """Zeros where a call gives gradients."""
+        return self._pieces(iter([torch.zeros(shape, dtype=self._dtype) for shape in self._shapes]))
+
+    def _pieces(self, flat: Iterator[Tensor]) -> Pieces:
+        return tuple(
+            Factors(next(flat), next(flat).contiguous()) if factored else next(flat)
+            for factored in self._factored
+        )
+
     def _found(self, flat: Sequence[Tensor]) -> BatchFound:
-        return tuple(flat[: self._pieces]), flat[self._pieces], tuple(flat[self._pieces + 1 :])
+        left = iter(flat)
+        return self._pieces(left), next(left), tuple(left)
 
 
 def _compiled(graph: fx.GraphModule, given: Sequence[Tensor]) -> Callable[..., Any]:

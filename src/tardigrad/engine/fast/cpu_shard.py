@@ -15,6 +15,7 @@ from tardigrad.engine.fast.in_place import InPlace, copied
 from tardigrad.engine.fast.view_places import VersionSlots, slot_table
 from tardigrad.engine.job import Job, ShardPart
 from tardigrad.engine.kernels import BoundWindows, CppKernel, Program
+from tardigrad.engine.kernels.pieces import PieceShape
 from tardigrad.engine.kernels.update_table import NOWHERE
 from tardigrad.engine.shard import saved_left
 from tardigrad.rules import Now, Push
@@ -55,7 +56,7 @@ class CpuShard(InPlace):
                 self.theta,
                 self.states,
                 self.owns,
-                [len(theta)],
+                [PieceShape(len(theta), len(theta))],
                 self.views,
                 self._table.on(theta.device),
                 coefficients(program, self._scalars, theta),

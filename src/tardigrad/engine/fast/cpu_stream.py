@@ -19,11 +19,12 @@ from tardigrad.core.trees import named, not_finite
 from tardigrad.engine.execution import Execution, check_same_shapes
 from tardigrad.engine.fast.batches import Batches
 from tardigrad.engine.fast.coefficients import coefficients, scalar_table
-from tardigrad.engine.fast.gradients import compiled_gradients, no_gradients, padded
+from tardigrad.engine.fast.gradients import compiled_gradients, padded
 from tardigrad.engine.fast.in_place import InPlace
 from tardigrad.engine.fast.view_places import ViewPlaces
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import CppKernel, Program
+from tardigrad.engine.kernels.pieces import first, plain, shape_of
 from tardigrad.engine.kernels.update_table import VIEW
 from tardigrad.engine.run import Diverged
 from tardigrad.tasks import ModuleTask
@@ -62,7 +63,6 @@ class CpuStream(Execution):
         # Rows to spare, because a call may compute more gradients than are needed.
         self._views = theta.new_zeros(places.count + max(sizes), padded(len(theta)))
         self._gathered = theta.new_zeros(max(sizes), padded(len(theta)))
-        self._grads = no_gradients(self.task, job.one_gradient, max(sizes))
         self._first = schedule.group_rows[schedule.group_start[:-1]]
         self._each = len(schedule.group_rows) // len(self._first)
         self._read = schedule.read[self._first, 0]
@@ -71,21 +71,22 @@ class CpuStream(Execution):
         self._read_at = rows[:, VIEW]
         for place in np.unique(self._table.view[self._read == 0]).tolist():
             self._views[place, : len(theta)] = theta
-        numbers = self._numbers
-        self._windows = CppKernel(program, theta.dtype).bound(
-            numbers.theta,
-            numbers.states,
-            numbers.owns,
-            [piece.shape[1] for piece in self._grads],
-            self._views,
-            rows,
-            coefficients(program, scalar_table(job), theta),
-        )
         self._sizes = sorted(sizes)
         self._functions = {
             size: compiled_gradients(self.task, job.one_gradient, size, self._each)
             for size in sizes
         }
+        self._grads = self._functions[max(sizes)].no_gradients()
+        numbers = self._numbers
+        self._windows = CppKernel(program, theta.dtype).bound(
+            numbers.theta,
+            numbers.states,
+            numbers.owns,
+            [shape_of(piece) for piece in self._grads],
+            self._views,
+            rows,
+            coefficients(program, scalar_table(job), theta),
+        )
         self._inputs, self._targets = self.task.data.train.inputs, self.task.data.train.targets
         prepared = None
         if schedule.rows * self.task.batch_size >= len(self._inputs):  # else few are ever seen
@@ -161,7 +162,7 @@ class CpuStream(Execution):
         """Name the gradient that made θ NaN or infinite, if there is one among this batch's."""
         for update in range(self.position, stop):
             for piece in self._grads:
-                wrong = not_finite(piece[update - begin])
+                wrong = not_finite(plain(piece)[update - begin])
                 if wrong is not None:
                     worker = int(self.schedule.worker[self._first[update]])
                     raise Diverged(update, worker, wrong, "a gradient")
@@ -179,7 +180,8 @@ class CpuStream(Execution):
             out[f"view.{self._read[update]}"] = self._views[self._table.view[update], :size]
         begin, end = self._window[self._batch : self._batch + 2] if not self.finished else (0, 0)
         if begin < self.position:
-            out |= {f"grads.{i}": piece[: end - begin] for i, piece in enumerate(self._grads)}
+            for i, piece in enumerate(self._grads):
+                out |= named(first(piece, end - begin), f"grads.{i}")
         return out
 
     def _alive(self) -> list[int]:

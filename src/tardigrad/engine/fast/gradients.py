@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
@@ -13,8 +12,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tardigrad.core.arrays import Ints
 from tardigrad.engine.fast.batch_sizes import cover
-from tardigrad.engine.fast.compiled import BatchFound, InTwoParts, Pieces
+from tardigrad.engine.fast.compiled import BatchFound, InTwoParts
 from tardigrad.engine.job import Job
+from tardigrad.engine.kernels.pieces import plain
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.tasks import ModuleTask, Task, Turn
 from tardigrad.tasks.randomness import watched
@@ -95,7 +95,8 @@ class Batched:
             with torch.no_grad():
                 function = compiled_gradients(self._task, self._work, size)
                 grads, losses, statistics = function(seen, inputs, targets)
-            out.append(Computed(torch.cat(grads, dim=1), losses, statistics))
+            whole = torch.cat([plain(piece) for piece in grads], dim=1)
+            out.append(Computed(whole, losses, statistics))
             at += size
         return out
 
@@ -118,12 +119,6 @@ def compiled_gradients(task: ModuleTask, work: OneGradient, size: int, each: int
             function(*given)
         known[key] = function
     return known[key]
-
-
-def no_gradients(task: ModuleTask, work: OneGradient, count: int) -> Pieces:
-    """Zeros where `compiled_gradients` gives gradients."""
-    at = task.layout.offsets if work.clip_norm is None else (0, task.layout.size)
-    return tuple(task.start().new_zeros(count, end - start) for start, end in pairwise(at))
 
 
 def batch_gradients(
@@ -187,7 +182,7 @@ def check_batchable(task: Task, work: OneGradient) -> ModuleTask:
         raise _unsuited(f"vmap cannot batch the model ({type(error).__name__}: {first})") from None
     if whose is not None:  # a compiled gradient would draw once, while it is compiled
         raise _unsuited(f"the model or its loss draws from {whose} generator")
-    grads = torch.cat(pieces, dim=1)
+    grads = torch.cat([plain(piece) for piece in pieces], dim=1)
     for i, turn in enumerate(turns):
         one = work.run(task, views[i], (), turn, 1).gradient
         expected = one.grad

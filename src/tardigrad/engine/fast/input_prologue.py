@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 ATEN = torch.ops.aten
-_VIEWS = {
+VIEWS = {
     ATEN.view.default,
     ATEN._unsafe_view.default,
     ATEN.reshape.default,
@@ -65,7 +65,7 @@ def split_off_prologue(whole: fx.GraphModule, argument: int) -> Parts:
 
 def made(part: fx.GraphModule) -> list[fx.Node]:
     """Its operations that make something."""
-    return [n for n in part.graph.nodes if n.op == "call_function" and n.target not in _VIEWS]
+    return [n for n in part.graph.nodes if n.op == "call_function" and n.target not in VIEWS]
 
 
 def keeps_elements_apart(prologue: fx.GraphModule) -> bool:
@@ -119,7 +119,7 @@ def _made_of(x: fx.Node, nodes: list[fx.Node]) -> set[fx.Node]:
 
 def _root(node: fx.Node) -> fx.Node:
     """What a chain of views is a view of."""
-    while node.target in _VIEWS:
+    while node.target in VIEWS:
         node = node.all_input_nodes[0]
     return node
 

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tardigrad.engine.kernels.pieces import Factors, Piece, PieceShape
 from tardigrad.engine.kernels.trace import Program
 from tardigrad.engine.kernels.update_table import COLUMNS, GRAD, OUT, OWN, VIEW
 from tardigrad.engine.unsuited import Unsuited
@@ -66,18 +67,18 @@ class CppKernel:
         theta: Tensor,
         states: Sequence[Tensor],
         owns: Sequence[Tensor],
-        widths: Sequence[int],
+        shapes: Sequence[PieceShape],
         views: Tensor,
         rows: Tensor,
         coefficients: Tensor,
     ) -> "BoundWindows":
         """Windows over these buffers, which are changed in place and must stay where they are.
 
-        widths: gradients come in pieces, one of each tensor, of so many numbers.
+        shapes: of the pieces in which gradients come.
         """
         fixed = (
-            len(widths),
-            _longs(widths),
+            len(shapes),
+            _longs([number for shape in shapes for number in shape]),
             theta.data_ptr(),
             _pointers([*states, *owns]),
             owns[0].stride(0) if owns else 0,
@@ -99,15 +100,23 @@ class BoundWindows:
     ) -> None:
         self._function, self._fixed, self._held = function, fixed, held
 
-    def run(self, grads: Sequence[Tensor], begin: int, end: int) -> bool:
+    def run(self, grads: Sequence[Piece], begin: int, end: int) -> bool:
         """Updates `begin` to `end` − 1; whether all of θ is finite after them."""
-        strides = _longs([piece.stride(0) for piece in grads])
-        threads = torch.get_num_threads()
-        return not self._function(begin, end, threads, _pointers(grads), strides, *self._fixed)
+        places = _longs([number for piece in grads for number in _place(piece)])
+        return not self._function(begin, end, torch.get_num_threads(), places, *self._fixed)
+
+
+def _place(piece: Piece) -> tuple[int, ...]:
+    """The fields of the kernel's `Piece`."""
+    if isinstance(piece, Factors):
+        left, right = piece
+        there = (right.data_ptr(), *right.stride()[:2], right.shape[1])
+        return (left.data_ptr(), *left.stride(), *there)
+    return (piece.data_ptr(), piece.stride(0), 0, 0, 0, 0, 0, 0)
 
 
 _ARGUMENTS = (
-    *(ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p),
+    *(ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_void_p),
     *(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long),
     *(ctypes.c_void_p, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int),
 )
@@ -119,6 +128,73 @@ def _pointers(tensors: Sequence[Tensor]) -> Any:
 
 def _longs(numbers: Sequence[int]) -> Any:
     return (ctypes.c_long * len(numbers))(*numbers)
+
+
+_HELPERS = """
+// Past the caches: the next reader comes long after they have forgotten it.
+static void write_past(real *to, const real *from, long count) {
+  long bytes = count * sizeof(real), done = 0;
+#ifdef __AVX__
+  if (((uintptr_t)to & 31) == 0)
+    for (; done + 32 <= bytes; done += 32)
+      _mm256_stream_si256((__m256i *)((char *)to + done),
+                          _mm256_load_si256((const __m256i *)((const char *)from + done)));
+#endif
+  std::memcpy((char *)to + done, (const char *)from + done, bytes - done);
+}
+
+// All gradients of one tensor: the numbers of each; or, with terms, the two factors of each.
+struct Piece {
+  const real *left;
+  long left_gradient, left_row, left_term;
+  const real *right;
+  long right_gradient, right_term, terms;
+};
+
+struct Shape {
+  long numbers, columns;
+};
+
+// How a tensor is cut into blocks: some rows, and some columns of them. Of a product of many terms
+// several rows, which share the right side's columns while these are in the first-level cache.
+struct Cut {
+  long rows, columns, rows_each, columns_each, across;
+  Cut(const Shape &shape, long terms) {
+    columns = shape.columns;
+    rows = shape.numbers / columns;
+    rows_each = terms < 4 ? 1 : 4;
+    const long most = BLOCK / rows_each;
+    across = (columns + most - 1) / most;
+    columns_each = across == 1 ? columns : ((columns + across - 1) / across + 15) / 16 * 16;
+  }
+  long blocks() const { return (rows + rows_each - 1) / rows_each * across; }
+};
+
+// A part of one row of a gradient. Four terms at a time, which the first-level cache keeps up with.
+static void multiply(real *__restrict to, const Piece &piece, long gradient, long row, long at,
+                     long count) {
+  const real *left = piece.left + gradient * piece.left_gradient + row * piece.left_row;
+  const real *__restrict right = piece.right + gradient * piece.right_gradient + at;
+  const long next = piece.right_term, step = piece.left_term;
+  long term = 0;
+  for (; term + 4 <= piece.terms; term += 4, left += 4 * step, right += 4 * next) {
+    const real a = left[0], b = left[step], c = left[2 * step], d = left[3 * step];
+    const real *__restrict r0 = right, *__restrict r1 = right + next;
+    const real *__restrict r2 = right + 2 * next, *__restrict r3 = right + 3 * next;
+    if (term)
+      for (long i = 0; i < count; ++i) to[i] += a * r0[i] + b * r1[i] + c * r2[i] + d * r3[i];
+    else
+      for (long i = 0; i < count; ++i) to[i] = a * r0[i] + b * r1[i] + c * r2[i] + d * r3[i];
+  }
+  for (; term < piece.terms; ++term, left += step, right += next) {
+    const real a = left[0];
+    if (term)
+      for (long i = 0; i < count; ++i) to[i] += a * right[i];
+    else
+      for (long i = 0; i < count; ++i) to[i] = a * right[i];
+  }
+}
+"""
 
 
 def window_source(program: Program, dtype: torch.dtype) -> str:
@@ -152,6 +228,7 @@ def window_source(program: Program, dtype: torch.dtype) -> str:
     after = program.outputs
     stores = "\n".join(f"        {s}_[i] = {after[s]};" for s in ["theta", *states, *owns])
     return f"""
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -159,26 +236,16 @@ def window_source(program: Program, dtype: torch.dtype) -> str:
 #include <immintrin.h>
 #endif
 typedef {real} real;
+static const long BLOCK = {BLOCK};
 
-// Past the caches: the next reader comes long after they have forgotten it.
-static void write_past(real *to, const real *from, long count) {{
-  long bytes = count * sizeof(real), done = 0;
-#ifdef __AVX__
-  if (((uintptr_t)to & 31) == 0)
-    for (; done + 32 <= bytes; done += 32)
-      _mm256_stream_si256((__m256i *)((char *)to + done),
-                          _mm256_load_si256((const __m256i *)((const char *)from + done)));
-#endif
-  std::memcpy((char *)to + done, (const char *)from + done, bytes - done);
-}}
-
+{_HELPERS}
 // Returns how many blocks of θ are not finite after it.
 extern "C" long window(
-    long begin, long end, long threads, real **grads, const long *grad_strides,
-    long pieces, const long *sizes, real *thetas, real **tensors, long own_stride,
-    real *views, long view_stride, const long *rows, const real *coefficients, int past_caches) {{
+    long begin, long end, long threads, const Piece *grads, long pieces, const Shape *shapes,
+    real *thetas, real **tensors, long own_stride, real *views, long view_stride, const long *rows,
+    const real *coefficients, int past_caches) {{
   long blocks = 0, not_finite = 0;
-  for (long p = 0; p < pieces; ++p) blocks += (sizes[p] + {BLOCK - 1}) / {BLOCK};
+  for (long p = 0; p < pieces; ++p) blocks += Cut(shapes[p], grads[p].terms).blocks();
   #pragma omp parallel num_threads(threads) reduction(+ : not_finite)
   {{
 #ifdef __AVX__
@@ -187,22 +254,31 @@ extern "C" long window(
 #endif
   #pragma omp for schedule(static)
   for (long block = 0; block < blocks; ++block) {{
-    long piece = 0, within = block * {BLOCK}, start = 0;
-    for (; within >= sizes[piece]; ++piece) {{
-      within -= (sizes[piece] + {BLOCK - 1}) / {BLOCK} * {BLOCK};
-      start += sizes[piece];
+    long which = 0, here = block, start = 0;
+    Cut cut(shapes[0], grads[0].terms);
+    while (here >= cut.blocks()) {{
+      here -= cut.blocks();
+      start += shapes[which++].numbers;
+      cut = Cut(shapes[which], grads[which].terms);
     }}
-    const long left = sizes[piece] - within, count = left < {BLOCK} ? left : {BLOCK};
-    const long at = start + within;
+    const Piece &piece = grads[which];
+    const long top = here / cut.across * cut.rows_each, left = here % cut.across * cut.columns_each;
+    const long bottom = std::min(top + cut.rows_each, cut.rows);
+    const long count = std::min(cut.columns_each, cut.columns - left);
     for (long w = begin; w < end; ++w) {{
       const long *row = rows + {COLUMNS} * w;
 {coefficients}
+      for (long line = top; line < bottom; ++line) {{
+      const long at = start + line * cut.columns + left;
       real *theta_ = thetas + at;
-      const real *grad_ = grads[piece] + row[{GRAD}] * grad_strides[piece] + within;
+      alignas(64) real product_[BLOCK];
+      const real *grad_ = product_;
+      if (piece.terms) multiply(product_, piece, row[{GRAD}], line, left, count);
+      else grad_ = piece.left + row[{GRAD}] * piece.left_gradient + left;
       const real *view_ = views + row[{VIEW}] * view_stride + at;
       real *out_ = row[{OUT}] < 0 ? nullptr : views + row[{OUT}] * view_stride + at;
 {pointers}
-      alignas(64) real sent_[{BLOCK}];
+      alignas(64) real sent_[BLOCK];
       real *to_ = out_ && !past_caches ? out_ : sent_;
       #pragma omp simd
       for (long i = 0; i < count; ++i) {{
@@ -212,10 +288,14 @@ extern "C" long window(
         to_[i] = {after["sent"]};
       }}
       if (out_ && past_caches) write_past(out_, sent_, count);
+      }}
     }}
     real zero = 0;
-    #pragma omp simd reduction(+ : zero)
-    for (long i = 0; i < count; ++i) zero += thetas[at + i] * real(0);
+    for (long line = top; line < bottom; ++line) {{
+      const real *theta_ = thetas + start + line * cut.columns + left;
+      #pragma omp simd reduction(+ : zero)
+      for (long i = 0; i < count; ++i) zero += theta_[i] * real(0);
+    }}
     not_finite += !(zero == 0);
 #ifdef __AVX__
     _mm_sfence();  // others may read what went past the caches

@@ -1,0 +1,102 @@
+"""Gradients that are handed on as two factors: which are, and that runs are the same by them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tardigrad as tg
+from tardigrad.bench.loops import perceptron
+from tardigrad.engine.fast import factored
+from tardigrad.engine.fast.cpu_stream import CpuStream
+from tardigrad.engine.fast.gradients import compiled_gradients
+from tardigrad.engine.kernels.pieces import Factors
+from tardigrad.tasks import Data, ModuleTask, Split
+from tardigrad.tasks.module import initialised
+from tardigrad.work import OneGradient
+from tests.engine.fast_cases import RULE_CASES, Stop, run, stop_after
+
+
+class Turned(nn.Module):
+    """A layer whose weights lie the other way than a Linear's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(160, 150) / 12)
+        self.last = nn.Linear(150, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.tanh(x @ self.weight))
+
+
+class Straight(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(160, 150), nn.Linear(150, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.first(x)))
+
+
+def task(make: type[nn.Module], batch_size: int) -> ModuleTask:
+    draw = torch.Generator().manual_seed(1)
+    inputs = torch.randn(200, 160, generator=draw, dtype=torch.float64)
+    labels = torch.randint(0, 3, (200,), generator=draw)
+    data = Data(Split(inputs, labels))
+    return ModuleTask(initialised(make, 0), "cross_entropy", data, batch_size, dtype="float64")
+
+
+def factored_pieces(of: ModuleTask, work: OneGradient | None = None) -> list[bool]:
+    pieces = compiled_gradients(of, work or OneGradient(), 2).no_gradients()
+    return [isinstance(piece, Factors) for piece in pieces]
+
+
+@pytest.mark.parametrize(("batch_size", "wanted"), [(1, True), (8, True), (9, False)])
+def test_large_layers_with_few_samples_are(batch_size: int, wanted: bool) -> None:
+    assert factored_pieces(perceptron(batch_size, "cpu")) == [wanted, False, False, False]
+
+
+def test_a_layer_that_lies_the_other_way_or_is_clipped_is_not() -> None:
+    assert factored_pieces(task(Turned, 2)) == [False, False, False]
+    assert factored_pieces(task(Straight, 2), OneGradient(clip_norm=1.0)) == [False]
+
+
+@pytest.mark.parametrize("make", [Straight, Turned])
+@pytest.mark.parametrize("batch_size", [1, 4, 7])
+def test_a_run_is_the_exact_one(make: type[nn.Module], batch_size: int) -> None:
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=3), updates=40)
+    on = task(make, batch_size)
+    fast, exact = (
+        run(schedule, RULE_CASES["dana_ga"], engine, task=on) for engine in ("fast", "exact")
+    )
+    assert (fast.params - exact.params).abs().max() <= 1e-12
+
+
+def test_it_is_resumed_inside_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the factors are all that is left of gradients that were computed."""
+    saved: set[str] = set()
+    tensors = CpuStream.tensors
+
+    def watched(self: CpuStream) -> dict[str, Tensor]:
+        saved.update(tensors(self))
+        return tensors(self)
+
+    monkeypatch.setattr(CpuStream, "tensors", watched)
+    schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=60)
+    on, rule = task(Straight, 3), RULE_CASES["gap_aware"]
+    whole = run(schedule, rule, "fast", task=on)
+    saving = tg.Checkpoints(tmp_path, 5, True)
+    for updates in (9, 22, 41):
+        watch = stop_after(updates)
+        with pytest.raises(Stop):
+            run(schedule, rule, "fast", task=on, checkpoints=saving, watch=watch)
+    resumed = run(schedule, rule, "fast", task=on, checkpoints=saving)
+    assert {"grads.0.left", "grads.0.right"} <= saved
+    assert torch.equal(resumed.params, whole.params)
+
+
+def test_the_bound_on_terms_is_what_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factored, "TERMS", 2)
+    assert factored_pieces(task(Straight, 2)) == [True, False, False, False]
+    assert factored_pieces(task(Straight, 3)) == [False, False, False, False]
