@@ -17,7 +17,7 @@ from tardigrad.engine.fast import build_branches as building
 from tardigrad.engine.fast import fixed_order
 from tardigrad.engine.fast.arrangement import ALIGN, Arrangement
 from tardigrad.engine.fast.branch_gradients import BranchGradient, compiled
-from tardigrad.engine.fast.branches import SIZES, BranchPlan, most_branches, piece, reach
+from tardigrad.engine.fast.branches import SIZES, BranchPlan, launched, most_branches, reach
 from tardigrad.engine.job import Job
 from tardigrad.engine.run import Diverged, Run
 from tardigrad.engine.unsuited import Unsuited
@@ -162,7 +162,9 @@ def test_the_number_of_branches_stops_and_resuming_change_no_bit(policy: Any) ->
 
 @pytest.mark.parametrize("name", ["gamma", "uniform", "no wait"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_piece_ends_where_a_view_is_missing_or_a_worker_comes_again(name: str, seed: int) -> None:
+def test_a_launch_ends_where_a_view_is_missing_or_a_worker_comes_again(
+    name: str, seed: int
+) -> None:
     policy, cluster, _ = POLICY_CASES[name]
     schedule = tg.schedule(policy, cluster, updates=70, seed=seed)
     read, worker = schedule.read[schedule.group_rows, 0], schedule.worker[schedule.group_rows]
@@ -174,19 +176,19 @@ def test_a_piece_ends_where_a_view_is_missing_or_a_worker_comes_again(name: str,
         assert end == last > first
 
 
-def test_pieces_are_as_large_as_memory_and_the_stop_allow() -> None:
+def test_launches_are_as_large_as_memory_and_the_stop_allow() -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=32), updates=100)
     plan = BranchPlan.of(Job.on_one_shard(schedule, task(), RULE_CASES["sgd"]))
     for most, begin, end in ((16, 0, 100), (16, 3, 30), (4, 0, 41), (1, 5, 9)):
         at = begin
-        for first, size in plan.pieces(begin, end, most):
+        for first, size in plan.launches(begin, end, most):
             assert first == at
             fits = min(most, end - at, plan.reach[at] - at)
             assert size in SIZES
             assert size <= fits < 2 * size or size == SIZES[-1]
             at += size
         assert at == end
-    assert piece(13, 16) == 8
+    assert launched(13, 16) == 8
 
 
 def test_other_groups_than_rounds_are_left_to_the_exact_engine() -> None:

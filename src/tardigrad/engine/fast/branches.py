@@ -2,8 +2,8 @@
 
 The next updates' gradients can be computed together as far as their views exist; those of a
 synchronous round always. Branches share no tensor, so a gradient's bits do not depend on how many
-run beside it: a run may be cut into pieces anywhere, and stops, checkpoints and less memory change
-no bit.
+run beside it: a run may be cut into launches anywhere, and stops, checkpoints and less memory
+change no bit.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ large GPU, in bfloat16 sixteen."""
 class BranchPlan:
     """Gradients are counted as the updates apply them, `each` an update: one, or a round's.
 
-    `reach`: for each gradient, the first after it that cannot be of its piece.
+    `reach`: for each gradient, the first after it that cannot be of its launch.
     """
 
     each: int
@@ -55,11 +55,11 @@ class BranchPlan:
         """The most gradients that can be computed together."""
         return int((self.reach - np.arange(len(self.reach))).max(initial=1))
 
-    def pieces(self, begin: int, end: int, most: int) -> Iterator[tuple[int, int]]:
-        """(first gradient, branches) of each graph that updates begin to end − 1 replay."""
+    def launches(self, begin: int, end: int, most: int) -> Iterator[tuple[int, int]]:
+        """(first gradient, branches) of each graph launched for updates begin to end − 1."""
         at = begin * self.each
         while at < end * self.each:
-            size = piece(min(int(self.reach[at]), end * self.each) - at, most)
+            size = launched(min(int(self.reach[at]), end * self.each) - at, most)
             yield at, size
             at += size
 
@@ -81,13 +81,13 @@ def _came_before(workers: Ints) -> Ints:
     return out
 
 
-def piece(count: int, most: int) -> int:
+def launched(count: int, most: int) -> int:
     """The branches of the next graph, where `count` gradients could be computed together."""
     return max(size for size in SIZES if size <= min(count, most))
 
 
 def most_branches(longest: int, each_bytes: int, left_bytes: int) -> int:
-    """The most branches that pieces up to `longest` use within the bytes that are left; 0 where not
-    even one fits."""
+    """The most branches that launches of up to `longest` use within the bytes that are left; 0
+    where not even one fits."""
     fit = [size for size in SIZES if size * each_bytes <= left_bytes]
-    return piece(longest, max(fit)) if fit else 0
+    return launched(longest, max(fit)) if fit else 0

@@ -24,7 +24,7 @@ from tardigrad.engine.fast.in_place import InPlace
 from tardigrad.engine.fast.view_places import ViewPlaces
 from tardigrad.engine.job import Job
 from tardigrad.engine.kernels import CppKernel, Program
-from tardigrad.engine.kernels.pieces import first, plain, shape_of
+from tardigrad.engine.kernels.pieces import first_gradients, plain, shape_of
 from tardigrad.engine.kernels.update_table import VIEW
 from tardigrad.engine.run import Diverged
 from tardigrad.tasks import ModuleTask
@@ -181,7 +181,7 @@ class CpuStream(Execution):
         begin, end = self._window[self._batch : self._batch + 2] if not self.finished else (0, 0)
         if begin < self.position:
             for i, piece in enumerate(self._grads):
-                out |= named(first(piece, end - begin), f"grads.{i}")
+                out |= named(first_gradients(piece, end - begin), f"grads.{i}")
         return out
 
     def _alive(self) -> list[int]:

@@ -58,7 +58,7 @@ def branch_streams(device: torch.device) -> list[torch.cuda.Stream]:
 
 
 class CudaBranches(OnDevice):
-    """A graph for each number of branches up to `most`; of rounds, those that their pieces need."""
+    """A graph for each number of branches up to `most`; of rounds, those that they need."""
 
     task: ModuleTask
     predicted_bytes = 0
@@ -89,7 +89,7 @@ class CudaBranches(OnDevice):
         self._losses = theta.new_zeros(len(schedule.group_rows))
         self._counter = torch.zeros(1, device=device, dtype=torch.int64)
         self._ahead = torch.arange(most, device=device)
-        # Windows of a piece's own tables begin at 0 and end at its number of updates.
+        # Windows of a launch's own tables begin at 0 and end at its number of updates.
         self._windows = torch.arange(most + 1, device=device)[:, None] * torch.arange(2).to(device)
         self._first = torch.zeros_like(self._counter)
         # Augmented batches are made on the host's word, so they come into the graph from outside.
@@ -113,7 +113,7 @@ class CudaBranches(OnDevice):
         row = int(self.schedule.group_rows[gradient])
         return Turn(int(self.schedule.worker[row]), int(self.schedule.step[row]), row)
 
-    # -- a piece, as captured
+    # -- a launch, as captured
 
     def _step(self, key: GraphKey) -> None:
         """So many gradients and, of a round if they are its last, what they make."""
@@ -196,11 +196,11 @@ class CudaBranches(OnDevice):
     def _keys(self) -> list[GraphKey]:
         """Of all graphs, largest first."""
         if self._in_place:
-            pieces = self._pieces(0, len(self._slots))
-            return list(dict.fromkeys(self._key(at, n) for at, n in pieces))
+            launches = self._launches(0, len(self._slots))
+            return list(dict.fromkeys(self._key(at, n) for at, n in launches))
         if self._plan.each == 1:
             return [GraphKey(size, True) for size in reversed(SIZES) if size <= self.most]
-        return list(dict.fromkeys(self._key(at, n) for at, n in self._pieces(0, 1)))
+        return list(dict.fromkeys(self._key(at, n) for at, n in self._launches(0, 1)))
 
     def _key(self, gradient: int, count: int) -> GraphKey:
         """Of the graph for the next so many gradients."""
@@ -223,12 +223,12 @@ class CudaBranches(OnDevice):
             self._step(key)
         return graph
 
-    def _pieces(self, begin: int, end: int) -> Sequence[tuple[int, int]]:
-        return list(self._plan.pieces(begin, end, self.most))
+    def _launches(self, begin: int, end: int) -> Sequence[tuple[int, int]]:
+        return list(self._plan.launches(begin, end, self.most))
 
     def _replay(self, until: int) -> Floats:
         with torch.no_grad():
-            for at, count in self._pieces(self.position, until):
+            for at, count in self._launches(self.position, until):
                 for j, (x, y) in enumerate(self._outside[:count]):
                     inputs, targets = self.task.batch(self._turn(at + j))
                     x.copy_(inputs)

@@ -40,6 +40,6 @@ def shape_of(piece: Piece) -> PieceShape:
     return PieceShape(piece.shape[1], max(1, piece.shape[1]))
 
 
-def first(piece: Piece, count: int) -> Piece:
+def first_gradients(piece: Piece, count: int) -> Piece:
     """The first so many gradients."""
     return Factors(*(x[:count] for x in piece)) if isinstance(piece, Factors) else piece[:count]
