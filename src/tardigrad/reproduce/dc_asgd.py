@@ -17,12 +17,13 @@ with MS divided by 1 − m^k as Adam does, with a rate of 0.2 or less, with λ0 
 warm-up of one epoch. ASGD and DC-ASGD-c do not diverge without it, but stay at a loss of ln 10 for
 most of a thousand updates.
 
-What came out, in points of accuracy, paired by seed, with 95% intervals: at M = 8 (three seeds)
+What came out with three seeds, in points of accuracy, paired by seed, with 95% intervals: at M = 8
 DC-ASGD-c ends +0.50 [−0.02, +1.03] above ASGD and level with SGD (−0.02), DC-ASGD-a +0.15
-[−0.29, +0.60] above ASGD and 0.37 below SGD. At M = 4 (two seeds) c ends +0.00 and a −0.11 from
-ASGD, which itself ends level with SGD: nothing is left to compensate. So -c does at 8 workers what
-the paper says, as far as three seeds can tell; that the adaptive form is the better one is not
-seen. SSGD has one seed; it ends 1.7 and 3.0 points below SGD, since it makes 1/M as many updates.
+[−0.29, +0.60] above ASGD and 0.37 below SGD. At M = 4 c ends +0.05 [−0.21, +0.31] and a −0.06
+[−0.43, +0.31] from ASGD, which itself ends level with SGD: nothing is left to compensate. So -c
+does at 8 workers what the paper says, as far as three seeds can tell; that the adaptive form is the
+better one is not seen. SSGD has two seeds; it ends 1.6 and 2.9 points below SGD, since it makes 1/M
+as many updates.
 """
 
 import statistics
