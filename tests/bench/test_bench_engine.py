@@ -61,6 +61,13 @@ def test_models_stand_beside_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> No
         bench_models(models=("ResNet-21",))
 
 
+def test_the_largest_model_is_gpt_2() -> None:
+    with torch.device("meta"):
+        of_gpt = sum(p.numel() for p in MODELS["GPT-2 small"].make().parameters())
+    assert of_gpt == 124_046_592  # GPT-2's 124.4 million, with half its context
+
+
+@pytest.mark.stress  # most of a minute in the compiler
 def test_a_language_model_stands_there_too(monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = gpt(300, layers=1, heads=2, width=8, context=5)._replace(updates={"cpu": 4})
     assert tiny.data().train.inputs.dtype == torch.int32
@@ -71,8 +78,6 @@ def test_a_language_model_stands_there_too(monkeypatch: pytest.MonkeyPatch) -> N
     assert row["model"] == "tiny, full: 8 workers, batches of 8"
     assert row["fast"] > 0
     assert entered == ["in", "out"]
-    of_gpt = sum(p.numel() for p in MODELS["GPT-2 small"].make().parameters())
-    assert of_gpt == 124_046_592  # GPT-2's 124.4 million, with half its context
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from tardigrad.bench.loops import perceptron
 from tardigrad.engine.fast import factored
 from tardigrad.engine.fast.cpu_stream import CpuStream
 from tardigrad.engine.fast.factored import with_factors
-from tardigrad.engine.fast.gradients import compiled_gradients
-from tardigrad.engine.kernels.pieces import Factors
+from tardigrad.engine.fast.gradients import batch_gradients, padded
 from tardigrad.tasks import Data, ModuleTask, Split
 from tardigrad.tasks.module import initialised
 from tardigrad.work import OneGradient
@@ -38,9 +37,12 @@ def task(batch_size: int) -> ModuleTask:
     return ModuleTask(initialised(TwoLayers, 0), "cross_entropy", data, batch_size, dtype="float64")
 
 
-def factored_pieces(of: ModuleTask, work: OneGradient | None = None) -> list[bool]:
-    pieces = compiled_gradients(of, work or OneGradient(), 2).no_gradients()
-    return [isinstance(piece, Factors) for piece in pieces]
+def factored_pieces(of: ModuleTask, clip_norm: float | None = None) -> list[bool]:
+    views = torch.zeros(2, padded(of.layout.size), dtype=of.dtype)
+    inputs, targets = of.batches([0, 0], [0, 1], [0, 1])
+    traced = make_fx(batch_gradients(of, OneGradient(clip_norm)))(views, inputs, targets)
+    (output,) = [node for node in traced.graph.nodes if node.op == "output"]
+    return [isinstance(piece, tuple) for piece in with_factors(output.args[0][0])]
 
 
 @pytest.mark.parametrize(("batch_size", "wanted"), [(1, True), (8, True), (9, False)])
@@ -49,7 +51,7 @@ def test_large_layers_with_few_samples_are(batch_size: int, wanted: bool) -> Non
 
 
 def test_a_clipped_gradient_is_not() -> None:
-    assert factored_pieces(task(2), OneGradient(clip_norm=1.0)) == [False]
+    assert factored_pieces(task(2), clip_norm=1.0) == [False]
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,9 @@ def perceptron(batch_size: int, device: str, dtype: str = "float32") -> ModuleTa
     draw = torch.Generator().manual_seed(0)
     patterns = torch.rand(10, 1, 28, 28, generator=draw) < 0.15
     labels = torch.randint(0, 10, (IMAGES,), generator=draw)
-    shown = torch.rand(IMAGES, 1, 28, 28, generator=draw) < 0.5
-    noise = torch.rand(IMAGES, 1, 28, 28, generator=draw) < 0.05
-    images = 255 * (patterns[labels] & shown | noise).to(torch.uint8)
+    drawn = torch.randint(0, 256, (IMAGES, 1, 28, 28), generator=draw, dtype=torch.uint8)
+    # Half of a pattern's pixels can be seen, and one in twenty is bright for no reason.
+    images = 255 * (patterns[labels] & (drawn < 128) | (drawn >= 243)).to(torch.uint8)
     guessed = torch.rand(IMAGES, generator=draw) < 0.1  # so that there is always an error left
     labels[guessed] = torch.randint(0, 10, (int(guessed.sum()),), generator=draw)
     module = initialised(lambda: mlp(200, "mnist"), 0)
