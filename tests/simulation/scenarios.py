@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -148,8 +148,20 @@ class Outcome:
         return self.cluster.time.story
 
 
-def draw(seed: int, policy: str | None = None) -> Scenario:
-    """Everything from the seed; or all but the policy, where one is given."""
+class Fixed(NamedTuple):
+    """What is the same in all scenarios, and not drawn."""
+
+    policy: str | None = None
+    work: str | None = None
+    codec: str | None = None
+
+
+DRAWN = Fixed()
+
+
+def draw(seed: int, fixed: Fixed = DRAWN) -> Scenario:
+    """Everything from the seed, but for what is fixed."""
+    policy = fixed.policy
     r = random.Random(f"scenario {seed}")
     workers, shards = r.randint(1, 5), r.randint(1, 3)
     updates = r.choice([r.randint(6, 20), r.randint(6, 20), r.randint(6, 20), r.randint(20, 60)])
@@ -187,9 +199,10 @@ def draw(seed: int, policy: str | None = None) -> Scenario:
         scenario = replace(scenario, rule="adam")  # DANA takes none
     if r.random() >= 0.75:
         linked = with_link(scenario, r.choice(list(LINKS)))
-        scenario = linked if policy in (None, linked.policy) else scenario
-    scenario = with_work(scenario, random.Random(f"work {seed}"))
-    scenario = with_codec(scenario, random.Random(f"codec {seed}"))
+        goes = policy in (None, linked.policy) and fixed.work is fixed.codec is None
+        scenario = linked if goes else scenario
+    scenario = with_work(scenario, random.Random(f"work {seed}"), fixed.work)
+    scenario = with_codec(scenario, random.Random(f"codec {seed}"), fixed.codec)
     if r.random() >= 0.25 or not (shards == 1 or POLICIES[scenario.policy](workers).extends):
         return scenario
     return extended(scenario, r)
@@ -218,22 +231,22 @@ def with_link(scenario: Scenario, name: str) -> Scenario:
     return replace(scenario, link=name, policy=policy, rule=rule)
 
 
-def with_work(scenario: Scenario, r: random.Random) -> Scenario:
+def with_work(scenario: Scenario, r: random.Random, fixed: str | None) -> Scenario:
     """In a part of them the same with workers that keep a state for themselves."""
-    if r.random() >= 0.3:
+    if r.random() >= 0.3 and fixed is None:
         return scenario
     link = LINKS.get(scenario.link, tg.Full())
     averages = link.withholds_pushes and link.on_drop == "average"
     work = "heavy_ball" if averages else r.choice(list(WORKS))
-    return replace(scenario, work=work, dylu=not averages and r.random() < 0.5)
+    return replace(scenario, work=fixed or work, dylu=not averages and r.random() < 0.5)
 
 
-def with_codec(scenario: Scenario, r: random.Random) -> Scenario:
+def with_codec(scenario: Scenario, r: random.Random, fixed: str | None) -> Scenario:
     """In a part of them the same with pushes in another form."""
     budgets_pushes = scenario.link == "budget"  # by the bytes of whole slices
-    if budgets_pushes or r.random() >= 0.3:
+    if budgets_pushes or (r.random() >= 0.3 and fixed is None):
         return scenario
-    return replace(scenario, codec=r.choice(list(CODECS)))
+    return replace(scenario, codec=fixed or r.choice(list(CODECS)))
 
 
 def make_link(scenario: Scenario) -> Link:

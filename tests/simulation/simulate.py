@@ -1,6 +1,7 @@
 """Run scenarios: `make simulate SEEDS=0:500`, or one, with its story: `make simulate SEEDS=7`.
 
-With `--policy quorum` all have that policy. What has been run is kept in a file, and told with it.
+With `--policy quorum`, `--work local_adamw` or `--codec top_k` all have that one (`make simulate
+SEEDS="0:2000 --codec top_k"`). What has been run is kept in a file, and told with it.
 `make simulate MUTATIONS=1` takes each safeguard out in turn and says after how many scenarios that
 was found.
 """
@@ -20,7 +21,16 @@ import torch
 
 from tests.simulation.faults import KINDS
 from tests.simulation.mutations import MUTATIONS, without
-from tests.simulation.scenarios import POLICIES, Outcome, draw, run
+from tests.simulation.scenarios import (
+    CODECS,
+    DRAWN,
+    POLICIES,
+    WORKS,
+    Fixed,
+    Outcome,
+    draw,
+    run,
+)
 
 KEPT = Path(".simulated.json")
 NO_FAULT = "none"
@@ -29,20 +39,24 @@ NO_FAULT = "none"
 class Result(NamedTuple):
     seed: int
     policy: str
-    faults: list[str]
-    """Those that came about."""
+    parts: list[str]
+    """The work and the codec, where they are not the usual ones, and faults that came about."""
     error: str
     cpu_s: float
 
 
-def simulate(seed: int, policy: str | None = None) -> Result:
+def simulate(seed: int, fixed: Fixed = DRAWN) -> Result:
     torch.set_num_threads(1)
     began_s = time.process_time()
-    outcome = run(draw(seed, policy))
+    outcome = run(draw(seed, fixed))
+    scenario = outcome.scenario
     return Result(
         seed,
-        outcome.scenario.policy,
-        sorted(outcome.happened),
+        scenario.policy,
+        [
+            *(sorted(outcome.happened) or [NO_FAULT]),
+            *(part for part in (scenario.work, scenario.codec) if part in (*WORKS, *CODECS)),
+        ],
         outcome.error,
         time.process_time() - began_s,
     )
@@ -61,8 +75,8 @@ def tell(outcome: Outcome) -> str:
     )
 
 
-def _results(seeds: range, processes: int, policy: str | None) -> Iterator[Result]:
-    one = partial(simulate, policy=policy)
+def _results(seeds: range, processes: int, fixed: Fixed) -> Iterator[Result]:
+    one = partial(simulate, fixed=fixed)
     if processes == 1:
         yield from map(one, seeds)
         return
@@ -70,14 +84,14 @@ def _results(seeds: range, processes: int, policy: str | None) -> Iterator[Resul
         yield from pool.imap_unordered(one, seeds, chunksize=10)
 
 
-def _simulate(seeds: range, processes: int, kept: Path, policy: str | None) -> int:
+def _simulate(seeds: range, processes: int, kept: Path, fixed: Fixed) -> int:
     began_s = time.perf_counter()
     results, failed = [], []
-    for result in _results(seeds, processes, policy):
+    for result in _results(seeds, processes, fixed):
         results.append(result)
         if result.error:
             failed.append(result.seed)
-            print(tell(run(draw(result.seed, policy))), flush=True)
+            print(tell(run(draw(result.seed, fixed))), flush=True)
     seconds = time.perf_counter() - began_s
     cpu_ms = 1000 * sum(result.cpu_s for result in results) / len(results)
     total = _keep(kept, results)
@@ -97,17 +111,17 @@ def _keep(path: Path, results: Iterable[Result]) -> dict[str, Any]:
     for result in results:
         total["scenarios"] += 1
         total["failed"] += bool(result.error)
-        for fault in result.faults or [NO_FAULT]:
-            counts = total["faults"].setdefault(fault, {})
+        for part in result.parts:
+            counts = total["faults"].setdefault(part, {})
             counts[result.policy] = counts.get(result.policy, 0) + 1
     path.write_text(json.dumps(total, indent=1))
     return total
 
 
 def _table(faults: dict[str, dict[str, int]]) -> str:
-    """In how many scenarios each fault came about, by policy."""
+    """In how many scenarios each fault came about, and each work and codec was, by policy."""
     lines = [f"| {'':18} | " + " | ".join(POLICIES) + " |"]
-    for fault in (NO_FAULT, *KINDS):
+    for fault in (NO_FAULT, *KINDS, *WORKS, *CODECS):
         counts = faults.get(fault, {})
         cells = (f"{counts.get(policy, 0):{len(policy)}}" for policy in POLICIES)
         lines.append(f"| {fault:18} | " + " | ".join(cells) + " |")
@@ -144,17 +158,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("seeds", help="a seed, or FIRST:BEHIND")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--kept", type=Path, default=KEPT)
-    parser.add_argument("--policy", choices=POLICIES, help="this one in all of them")
+    for name, known in (("policy", POLICIES), ("work", WORKS), ("codec", CODECS)):
+        parser.add_argument(f"--{name}", choices=known, help="this one in all of them")
     parser.add_argument("--mutations", nargs="*", metavar="SAFEGUARD", help="to be taken out")
     given = parser.parse_args(arguments)
     first, _, behind = given.seeds.partition(":")
+    fixed = Fixed(given.policy, given.work, given.codec)
     if given.mutations is not None:
         return _mutate(given.mutations or MUTATIONS, int(behind or first))
     if not behind:
-        outcome = run(draw(int(first), given.policy))
+        outcome = run(draw(int(first), fixed))
         print(tell(outcome))
         return 1 if outcome.error else 0
-    return _simulate(range(int(first), int(behind)), given.processes, given.kept, given.policy)
+    return _simulate(range(int(first), int(behind)), given.processes, given.kept, fixed)
 
 
 if __name__ == "__main__":
