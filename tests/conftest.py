@@ -1,5 +1,7 @@
-"""How tests are shared out between the processes of `make test`."""
+"""How tests are shared out between the processes of `make test`, and what they leave alone."""
 
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,3 +25,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False  # the order above
     return ByFile(config, log)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_notes_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Which code was run from this account is noted elsewhere, by processes of tests too."""
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+    yield
+    if before is None:
+        del os.environ["XDG_STATE_HOME"]
+    else:
+        os.environ["XDG_STATE_HOME"] = before

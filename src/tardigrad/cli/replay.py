@@ -22,6 +22,12 @@ def replay(
             "--force", help="Replay even if what the bits depend on is not the same here."
         ),
     ] = False,
+    trust_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-code", help="Execute code that the run names, even if it never ran here."
+        ),
+    ] = False,
 ) -> None:
     """Execute a run's schedule again, simulated or real, and say whether every bit is the same.
 
@@ -29,7 +35,7 @@ def replay(
     that update is saved in the folder, for debugging.
     """
     checkpoint = None if until is None else run / CHECKPOINT.format(updates=until)
-    replayed = replay_folder(run, until, checkpoint, force)
+    replayed = replay_folder(run, until, checkpoint, force, trust_code=trust_code)
     if checkpoint is not None:
         out.print(f"after update {replayed.updates:,}: {checkpoint}")
     wrong = replayed.difference

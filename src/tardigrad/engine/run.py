@@ -112,13 +112,15 @@ class Run:
         rule: Rule | None = None,
         work: AnyWork | None = None,
         codec: Codec | None = None,
+        trust_code: bool = False,
     ) -> "Run":
         """The finished run in a folder, simulated or real.
 
         task, rule, work, codec: those it was made with, where the folder has no spec that tells;
-        without a task there is no `module`, and without a task and a rule no replay.
+        without a task there is no `module`, and without a task and a rule no replay. trust_code:
+        execute code that the folder's spec names, even if it was never run from this account.
         """
-        run: Run = _above("load")(folder, task, rule, work, codec)
+        run: Run = _above("load")(folder, task, rule, work, codec, trust_code)
         return run
 
     def state_dict(self, average: bool = False) -> dict[str, Tensor]:

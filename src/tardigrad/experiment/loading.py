@@ -14,7 +14,7 @@ from tardigrad.core.layout import flatten
 from tardigrad.engine import Ended, History, Run
 from tardigrad.engine.result_files import AVERAGE, LOSSES, PARAMS, read_numbers
 from tardigrad.engine.run import Provenance
-from tardigrad.experiment.spec import Spec
+from tardigrad.experiment.trusted_code import trusted_spec
 from tardigrad.links import Codec, Identity
 from tardigrad.recording.folder import SPEC, RunFolder
 from tardigrad.rules import Rule
@@ -29,6 +29,7 @@ def load_run(
     rule: Rule | None = None,
     work: AnyWork | None = None,
     codec: Codec | None = None,
+    trust_code: bool = False,
 ) -> Run:
     """`Run.load`: the arguments are told there."""
     place = RunFolder.open(Path(folder))
@@ -40,7 +41,7 @@ def load_run(
         f"{how_to_go_on(place)}",
     )
     if place.has_spec:
-        spec = Spec.load(place.path / SPEC)
+        spec = trusted_spec(place.path, trust_code)
         task, rule = task or spec.make_task(), rule or spec.make_rule()
         work = work or spec.make_work()
         codec = codec or spec.make_link().codec

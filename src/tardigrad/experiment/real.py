@@ -14,6 +14,7 @@ from tardigrad.engine import Checkpoints, Observer, Run
 from tardigrad.engine.run import Say
 from tardigrad.experiment.going_on import continued
 from tardigrad.experiment.spec import Spec
+from tardigrad.experiment.trusted_code import note_code
 from tardigrad.links import Full
 from tardigrad.recording.folder import RunFolder, check_free
 from tardigrad.scheduling import Schedule
@@ -60,6 +61,7 @@ def run_on_ray(
         stop.check(task, spec.evaluation, spec.updates, "measured")
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
     begun = folder.record_place
+    note_code(spec)
     with folder.locked(spec.toml()):  # of a run that goes on it may be another
         return train(
             task,

@@ -7,7 +7,7 @@ from tardigrad.core.used_code import changes, used_code
 from tardigrad.engine import Run
 from tardigrad.engine.resume import saved_facts
 from tardigrad.experiment.loading import how_to_go_on, load_run
-from tardigrad.experiment.spec import Spec
+from tardigrad.experiment.trusted_code import trusted_spec
 from tardigrad.links import Codec, that_codes
 from tardigrad.recording.folder import SPEC, RunFolder
 from tardigrad.recording.record import read_record
@@ -26,6 +26,7 @@ def replay(
     rule: Rule | None = None,
     work: AnyWork | None = None,
     codec: Codec | None = None,
+    trust_code: bool = False,
 ) -> Replayed:
     """Execute again what a run executed, simulated or real, and compare the parameters bit for bit.
 
@@ -35,6 +36,8 @@ def replay(
         checkpoint: where to save everything known at the end of the replay.
         force: replay even if what the bits depend on is not the same here.
         task, rule, work, codec: those it was made with, where the folder has no spec that tells.
+        trust_code: execute code that the folder's spec names, even if it was never run from this
+            account.
     """
     if isinstance(run, Run):
         return replay_run(run, until, checkpoint, force)
@@ -45,12 +48,12 @@ def replay(
         f"it was made with, tg.replay({str(run)!r}, task=task, rule=rule)",
     )
     if folder.record_place is None:
-        loaded = load_run(folder.path, task, rule, work, codec)
+        loaded = load_run(folder.path, task, rule, work, codec, trust_code)
         return _simulated(folder, loaded, until, checkpoint, force)
     record = read_record(folder.record_place)
     require(record["finished"], f"the run in {run} has not finished: {how_to_go_on(folder)}")
     if folder.has_spec:
-        spec = Spec.load(folder.path / SPEC)
+        spec = trusted_spec(folder.path, trust_code)
         task, rule = task or spec.make_task(), rule or spec.make_rule()
         work = work or spec.make_work()
         codec = codec or spec.make_link().codec

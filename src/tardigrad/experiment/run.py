@@ -14,6 +14,7 @@ from tardigrad.engine.resume import saved_chunk, saved_facts
 from tardigrad.engine.run import Say
 from tardigrad.experiment.going_on import continued
 from tardigrad.experiment.spec import Spec
+from tardigrad.experiment.trusted_code import note_code
 from tardigrad.recording.folder import RunFolder, check_free
 from tardigrad.rules.rates import Progress
 from tardigrad.scheduling import Schedule
@@ -64,6 +65,7 @@ def run(
     else:
         schedule = spec.make_schedule()
         folder = RunFolder.create(path, spec.toml(), schedule)
+    note_code(spec)
     with folder.locked(spec.toml()):  # of a run that goes on it may be another
         if going_on and schedule is not None:
             folder.save_schedule(schedule)

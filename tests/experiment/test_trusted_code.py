@@ -1,0 +1,90 @@
+"""Code that a run's folder names is executed where this account has run it, or is told to trust."""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import tardigrad as tg
+from tardigrad.experiment import run as run_spec
+from tests.experiment.own_files import RULE, forgotten, spec_of, write
+
+MARKED = (
+    RULE
+    + """
+from pathlib import Path
+Path("executed").touch()
+"""
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    with forgotten(tmp_path):
+        yield
+
+
+@pytest.fixture
+def folder() -> Path:
+    """Of a run with a rule of one's own, of which nothing is loaded any more."""
+    write("rule.py", MARKED)
+    with forgotten(Path.cwd()):
+        run_spec(spec_of(rule={"name": f"{Path.cwd()}/rule.py:mine", "lr": 0.1}), "run")
+    Path("executed").unlink()
+    return Path("run")
+
+
+def of_another_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path.cwd() / "another"))
+
+
+def test_what_was_run_from_here_is_loaded_and_replayed(folder: Path) -> None:
+    run = tg.Run.load(folder)
+    assert tg.replay(run).difference is None
+    assert tg.replay(folder).difference is None
+
+
+def test_a_copy_of_it_too(folder: Path) -> None:
+    shutil.copytree(folder, "elsewhere")
+    assert tg.replay("elsewhere").difference is None
+
+
+@pytest.mark.parametrize("read", [tg.Run.load, tg.replay])
+def test_what_another_account_ran_is_refused_before_it_is_executed(
+    read: Callable[..., object], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_another_account(monkeypatch)
+    with pytest.raises(ValueError, match=r"rule\.py:mine\), and this account.*trust_code=True"):
+        read(folder)
+    assert not Path("executed").exists()
+    read(folder, trust_code=True)
+
+
+def test_what_was_changed_since_is_refused(folder: Path) -> None:
+    file = folder / "spec.toml"
+    text = file.read_text()
+    changed = re.sub(r'name = ".*rule.py:mine"', 'name = "os:system"', text)
+    assert changed != text
+    file.write_text(changed)
+    with pytest.raises(ValueError, match=r"\(os:system\)"):
+        tg.Run.load(folder)
+
+
+def test_a_run_of_ours_alone_is_anybodys_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_spec(spec_of(), "plain")
+    of_another_account(monkeypatch)
+    assert tg.replay("plain").difference is None
+    assert not Path("another").exists()
+
+
+def test_a_home_that_cannot_be_written_to_asks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", "file")
+    run_spec(tg.Spec.load(folder / "spec.toml"), "again")
+    with pytest.raises(ValueError, match="trust_code=True"):
+        tg.Run.load("again")
