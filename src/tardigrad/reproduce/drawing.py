@@ -107,6 +107,7 @@ def log_scale(axes: Axes) -> None:
 
 def accuracy_by_workers(
     path: Path,
+    title: str,
     found: FoundCells,
     rules: Sequence[str],
     published: Mapping[int, Mapping[str, tuple[float, float]]],
@@ -116,7 +117,7 @@ def accuracy_by_workers(
     numbers = [n for n in sorted(published) if found.matching(f"N={n}/*")] or [32]
     shown = 32 if 32 in numbers else numbers[0]
     form = " (quick form, a stand-in)" if found.quick else ""
-    figure, (ends, curves) = panels(2, f"{found.study}{form}: test error", height=4.4)
+    figure, (ends, curves) = panels(2, f"{title}{form}: test error", height=4.4)
     across = {name: at for at, name in enumerate(rules)}
     for number, colour in zip(numbers, COLOURS, strict=False):
         shift = 0.16 * (numbers.index(number) - (len(numbers) - 1) / 2)
@@ -146,7 +147,9 @@ def accuracy_by_workers(
     for name, colour in zip(rules, COLOURS, strict=False):
         x, y = curve(found.matching(f"N={shown}/{name}/seed=*"), "epoch", "test_accuracy")
         if x:
-            curves.plot(x, [100 - 100 * value for value in y], color=colour, label=name)
+            # Dashed, the last one hides no other that stays at chance too.
+            style = "--" if name == rules[-1] else "-"
+            curves.plot(x, [100 - 100 * value for value in y], style, color=colour, label=name)
     curves.set_title(f"N = {shown}", fontsize=10)
     log_scale(curves)
     curves.set_xlabel("epochs")
