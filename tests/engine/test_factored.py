@@ -45,8 +45,10 @@ def factored_pieces(of: ModuleTask, clip_norm: float | None = None) -> list[bool
     return [isinstance(piece, tuple) for piece in with_factors(output.args[0][0])]
 
 
-@pytest.mark.parametrize(("batch_size", "wanted"), [(1, True), (8, True), (9, False)])
-def test_large_layers_with_few_samples_are(batch_size: int, wanted: bool) -> None:
+@pytest.mark.parametrize(
+    ("batch_size", "wanted"), [(1, True), (8, True), (256, True), (257, False)]
+)
+def test_large_layers_are_for_up_to_so_many_samples(batch_size: int, wanted: bool) -> None:
     assert factored_pieces(perceptron(batch_size, "cpu")) == [wanted, False, False, False]
 
 
@@ -74,7 +76,7 @@ def test_views_of_a_product_must_leave_it_as_it_is(
     assert isinstance(piece, tuple) == wanted
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 7])
+@pytest.mark.parametrize("batch_size", [1, 4, 7, 40])
 def test_a_run_is_the_exact_one(batch_size: int) -> None:
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=3), updates=40)
     on = task(batch_size)

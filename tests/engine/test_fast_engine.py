@@ -18,7 +18,7 @@ from tardigrad.engine.fast import build_on_cpu, cpu_stream, view_places
 from tardigrad.engine.fast.batches import just_in_time
 from tardigrad.engine.fast.view_places import assign_slots, in_blocks_or_slots
 from tardigrad.engine.job import Job
-from tardigrad.engine.kernels import cpp
+from tardigrad.engine.kernels import compiler
 from tardigrad.engine.memory import GIB, machine_bytes, predicted_bytes
 from tardigrad.rules import Now, Optimizer, Rule, Signal
 from tardigrad.tasks import ModuleTask, quadratic
@@ -218,11 +218,11 @@ def test_a_rule_that_cannot_be_traced_updates_one_by_one() -> None:
 
 def test_without_a_compiler_the_exact_engine_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    cpp.compiled_window.cache_clear()
+    compiler.compiled.cache_clear()
     lines: list[str] = []
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
     done = run(schedule, RULE_CASES["fasgd"], "fast", say=lines.append)
-    cpp.compiled_window.cache_clear()
+    compiler.compiled.cache_clear()
     assert lines == [
         "engine: exact, because the fast one cannot do this: there is no C++ compiler (g++)"
     ]

@@ -13,7 +13,7 @@ from tardigrad.cli.console import out
 from tardigrad.core.computer import processor
 from tardigrad.core.text_table import TextTable
 from tardigrad.core.version import __version__
-from tardigrad.engine.kernels.cpp import find_compiler
+from tardigrad.engine.kernels.compiler import find_compiler
 from tardigrad.experiment.loggers import LOGGERS
 from tardigrad.transport.arena import can_share_memory
 

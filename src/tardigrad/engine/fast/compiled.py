@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_flatten
 
+from tardigrad.core.allocation import large_pages
 from tardigrad.engine.fast.factored import with_factors
 from tardigrad.engine.fast.input_prologue import keeps_elements_apart, made, split_off_prologue
-from tardigrad.engine.fast.small_products import with_small_products
+from tardigrad.engine.fast.own_products import with_own_products
 from tardigrad.engine.kernels.pieces import Factors, Pieces
 
 FEW = 4
@@ -42,7 +43,7 @@ class InTwoParts:
         self._factored = [isinstance(piece, tuple) for piece in pieces]
         self._shapes = [node.meta["val"].shape for node in tree_flatten(pieces)[0]]
         self._dtype = views.dtype
-        self._rest = _compiled(with_small_products(rest), others)
+        self._rest = _compiled(with_own_products(rest), others)
         self._prepared: Callable[[Tensor], Sequence[Tensor]] | None = self._prologue
         if self._prologue is not None and len(made(self._prologue)) > FEW:
             self._prepared = _compiled(self._prologue, (inputs,))
@@ -65,7 +66,7 @@ class InTwoParts:
         (first,) = self._prologue(inputs[None, :1])
         if inputs.numel() * first.element_size() > most_bytes:
             return None
-        whole: Tensor = first.new_empty(inputs.shape)
+        whole = large_pages(first.new_empty(inputs.shape))
         for at in range(0, len(inputs), AT_ONCE):
             (values,) = self._prologue(inputs[None, at : at + AT_ONCE])
             whole[at : at + AT_ONCE] = values[0]

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tardigrad.core.allocation import large_pages
 from tardigrad.core.trees import named, not_finite
 from tardigrad.engine.execution import Execution, check_same_shapes
 from tardigrad.engine.fast.batches import Batches
@@ -61,7 +62,8 @@ class CpuStream(Execution):
         self._numbers = InPlace.at_start(job.rule, theta, layout, schedule.workers)
         self.shards = [self._numbers]
         # Rows to spare, because a call may compute more gradients than are needed.
-        self._views = theta.new_zeros(places.count + max(sizes), padded(len(theta)))
+        views = theta.new_empty(places.count + max(sizes), padded(len(theta)))
+        self._views = large_pages(views).zero_()
         self._gathered = theta.new_zeros(max(sizes), padded(len(theta)))
         self._first = schedule.group_rows[schedule.group_start[:-1]]
         self._each = len(schedule.group_rows) // len(self._first)

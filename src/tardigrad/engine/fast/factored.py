@@ -1,8 +1,9 @@
 """Gradients that stay products of two thin matrices until they are applied.
 
 The gradient of a layer's weights is a product: what went into the layer times the errors that came
-back, with one term for each sample. For few samples, writing it down and reading it again is most
-of what a gradient costs on a CPU. So its factors are handed on, and the window multiplies them.
+back, with one term for each sample. With few samples, writing it down and reading it again is most
+of what a gradient costs on a CPU. So its factors are handed on, and the window multiplies them, a
+tile at a time, as fast as they can be multiplied (`kernels/products.py`).
 """
 
 import torch
@@ -11,8 +12,8 @@ from torch import fx
 from tardigrad.engine.fast.input_prologue import VIEWS
 
 ATEN = torch.ops.aten
-TERMS = 8
-"""Up to which the window multiplies in less time than it takes to write and read the product."""
+TERMS = 256
+"""Of more, a window's gradients do not stay in the second-level cache together."""
 NUMBERS, COLUMNS = 16_384, 128
 """Smaller products are not worth it, and narrower ones would leave windows with short rows."""
 

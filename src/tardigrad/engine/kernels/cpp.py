@@ -9,31 +9,21 @@ each: a window of FASGD took 370 µs an update instead of 40. No such number mat
 """
 
 import ctypes
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tardigrad.engine.kernels.compiler import compiled
 from tardigrad.engine.kernels.pieces import Factors, Piece, PieceShape
+from tardigrad.engine.kernels.products import PRODUCTS
 from tardigrad.engine.kernels.trace import Program
 from tardigrad.engine.kernels.update_table import COLUMNS, GRAD, OUT, OWN, VIEW
-from tardigrad.engine.unsuited import Unsuited
 
 BLOCK = 1024
 CACHE_BYTES = 32 * 2**20
 """Views that take more than this are not found in a cache when they are read."""
-FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-c")
-"""Under trapping maths g++ keeps a clamp as a branch, and without AVX-512 (whose masks hide it) a
-loop with a branch is not vectorised. Neither flag changes a result: they give up errno and the
-floating-point exception flags, which nobody reads."""
 _FORMS = {
     "add": "{0} + {1}",
     "sub": "{0} - {1}",
@@ -60,7 +50,9 @@ class CppKernel:
 
     def __init__(self, program: Program, dtype: torch.dtype) -> None:
         self.program = program
-        self._function = compiled_window(window_source(program, dtype))
+        self._function = compiled(window_source(program, dtype)).window
+        self._function.restype = ctypes.c_long
+        self._function.argtypes = _ARGUMENTS
 
     def bound(
         self,
@@ -155,45 +147,21 @@ struct Shape {
   long numbers, columns;
 };
 
-// How a tensor is cut into blocks: some rows, and some columns of them. Of a product of many terms
-// several rows, which share the right side's columns while these are in the first-level cache.
+// How a tensor is cut into blocks: some rows, and some columns of them. Where a block's gradients
+// are products, its rows share what is read of the right side, and so do blocks above each other.
 struct Cut {
-  long rows, columns, rows_each, columns_each, across;
+  long rows, columns, rows_each, columns_each, down, across;
   Cut(const Shape &shape, long terms) {
     columns = shape.columns;
     rows = shape.numbers / columns;
-    rows_each = terms < 4 ? 1 : 4;
-    const long most = BLOCK / rows_each;
-    across = (columns + most - 1) / most;
-    columns_each = across == 1 ? columns : ((columns + across - 1) / across + 15) / 16 * 16;
+    const bool few = terms < 6;  // then a block is better read straight through
+    rows_each = few ? 1 : 2 * TILE_ROWS;
+    columns_each = std::min(columns, few ? BLOCK : BLOCK / 16);
+    across = (columns + columns_each - 1) / columns_each;
+    down = (rows + rows_each - 1) / rows_each;
   }
-  long blocks() const { return (rows + rows_each - 1) / rows_each * across; }
+  long blocks() const { return down * across; }
 };
-
-// A part of one row of a gradient. Four terms at a time, which the first-level cache keeps up with.
-static void multiply(real *__restrict to, const Piece &piece, long gradient, long row, long at,
-                     long count) {
-  const real *left = piece.left + gradient * piece.left_gradient + row * piece.left_row;
-  const real *__restrict right = piece.right + gradient * piece.right_gradient + at;
-  const long next = piece.right_term, step = piece.left_term;
-  long term = 0;
-  for (; term + 4 <= piece.terms; term += 4, left += 4 * step, right += 4 * next) {
-    const real a = left[0], b = left[step], c = left[2 * step], d = left[3 * step];
-    const real *__restrict r0 = right, *__restrict r1 = right + next;
-    const real *__restrict r2 = right + 2 * next, *__restrict r3 = right + 3 * next;
-    if (term)
-      for (long i = 0; i < count; ++i) to[i] += a * r0[i] + b * r1[i] + c * r2[i] + d * r3[i];
-    else
-      for (long i = 0; i < count; ++i) to[i] = a * r0[i] + b * r1[i] + c * r2[i] + d * r3[i];
-  }
-  for (; term < piece.terms; ++term, left += step, right += next) {
-    const real a = left[0];
-    if (term)
-      for (long i = 0; i < count; ++i) to[i] += a * right[i];
-    else
-      for (long i = 0; i < count; ++i) to[i] = a * right[i];
-  }
-}
 """
 
 
@@ -228,7 +196,6 @@ def window_source(program: Program, dtype: torch.dtype) -> str:
     after = program.outputs
     stores = "\n".join(f"        {s}_[i] = {after[s]};" for s in ["theta", *states, *owns])
     return f"""
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -238,7 +205,7 @@ def window_source(program: Program, dtype: torch.dtype) -> str:
 typedef {real} real;
 static const long BLOCK = {BLOCK};
 
-{_HELPERS}
+{PRODUCTS}{_HELPERS}
 // Returns how many blocks of θ are not finite after it.
 extern "C" long window(
     long begin, long end, long threads, const Piece *grads, long pieces, const Shape *shapes,
@@ -262,19 +229,23 @@ extern "C" long window(
       cut = Cut(shapes[which], grads[which].terms);
     }}
     const Piece &piece = grads[which];
-    const long top = here / cut.across * cut.rows_each, left = here % cut.across * cut.columns_each;
-    const long bottom = std::min(top + cut.rows_each, cut.rows);
+    const long top = here % cut.down * cut.rows_each, left = here / cut.down * cut.columns_each;
+    const long lines = std::min(cut.rows_each, cut.rows - top);
     const long count = std::min(cut.columns_each, cut.columns - left);
+    alignas(64) real products_[BLOCK];
     for (long w = begin; w < end; ++w) {{
       const long *row = rows + {COLUMNS} * w;
 {coefficients}
-      for (long line = top; line < bottom; ++line) {{
-      const long at = start + line * cut.columns + left;
+      const real *left_ = piece.left + row[{GRAD}] * piece.left_gradient;
+      if (piece.terms) {{
+        const real *right_ = piece.right + row[{GRAD}] * piece.right_gradient + left;
+        const Side one = {{left_ + top * piece.left_row, piece.left_row, piece.left_term}};
+        multiply(products_, count, one, {{right_, 1, piece.right_term}}, piece.terms, lines, count);
+      }}
+      for (long line = 0; line < lines; ++line) {{
+      const long at = start + (top + line) * cut.columns + left;
       real *theta_ = thetas + at;
-      alignas(64) real product_[BLOCK];
-      const real *grad_ = product_;
-      if (piece.terms) multiply(product_, piece, row[{GRAD}], line, left, count);
-      else grad_ = piece.left + row[{GRAD}] * piece.left_gradient + left;
+      const real *grad_ = piece.terms ? products_ + line * count : left_ + left;
       const real *view_ = views + row[{VIEW}] * view_stride + at;
       real *out_ = row[{OUT}] < 0 ? nullptr : views + row[{OUT}] * view_stride + at;
 {pointers}
@@ -291,8 +262,8 @@ extern "C" long window(
       }}
     }}
     real zero = 0;
-    for (long line = top; line < bottom; ++line) {{
-      const real *theta_ = thetas + start + line * cut.columns + left;
+    for (long line = 0; line < lines; ++line) {{
+      const real *theta_ = thetas + start + (top + line) * cut.columns + left;
       #pragma omp simd reduction(+ : zero)
       for (long i = 0; i < count; ++i) zero += theta_[i] * real(0);
     }}
@@ -313,50 +284,3 @@ extern "C" long window(
 def _real(text: str) -> str:
     """Literals take the kernel's type; names stay."""
     return f"real({text})" if text[0] in "-0123456789in" else text
-
-
-def find_compiler() -> str | None:
-    return shutil.which("g++") or shutil.which("c++")
-
-
-@cache
-def compiled_window(source: str) -> "ctypes._NamedFuncPointer":
-    """Compile, or take what an earlier run compiled from the same source for this machine."""
-    compiler = find_compiler()
-    if compiler is None:
-        raise Unsuited("there is no C++ compiler (g++)", "compiler")
-    target = subprocess.run(
-        [compiler, "-march=native", "-Q", "--help=target"], capture_output=True, text=True
-    ).stdout
-    name = hashlib.sha256(
-        "\n".join([source, *FLAGS, *_threads(), compiler, target]).encode()
-    ).hexdigest()
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "tardigrad" / "kernels"
-    library = folder / f"{name[:32]}.so"
-    if not library.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            code, middle, built = (Path(scratch) / f"window.{end}" for end in ("cpp", "o", "so"))
-            code.write_text(source)
-            for arguments in (
-                [*FLAGS, str(code), "-o", str(middle)],
-                ["-shared", str(middle), *_threads(), "-o", str(built)],
-            ):
-                result = subprocess.run([compiler, *arguments], capture_output=True, text=True)
-                if result.returncode:
-                    why = f"{compiler} failed: {result.stderr.strip()[:500]}"
-                    raise Unsuited(why, "compiler")
-            os.replace(built, library)
-    function = ctypes.CDLL(str(library)).window
-    function.restype = ctypes.c_long
-    function.argtypes = _ARGUMENTS
-    return function
-
-
-def _threads() -> list[str]:
-    """What to link for OpenMP: torch's own library where it brings one, because two of them have
-    two sets of threads, which wait for each other's cores."""
-    beside = Path(torch.__file__).parent
-    found = sorted([*beside.glob("lib/libgomp*.so*"), *beside.parent.glob("torch.libs/libgomp*")])
-    return [str(found[0])] if found else ["-fopenmp"]

@@ -1,14 +1,15 @@
-"""Products of few rows, written as sums that the compiler fuses and vectorises.
+"""Batched products that are not left to torch's library: the smallest as sums, others as ours.
 
-A library's matrix product first packs what it multiplies. For a handful of samples that takes
-longer than the product: with 4 samples, reading a layer's weights once and writing its gradient
-once is nearly all there is to do. Sums do just that.
+With 4 samples, reading a layer's weights once and writing its gradient once is nearly all there is
+to do. Sums do just that, and the compiler fuses and vectorises them.
 """
 
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, library
+
+from tardigrad.engine.kernels.products import products, suits
 
 ATEN = torch.ops.aten
 FEW = 4
@@ -17,8 +18,17 @@ SMALL, TERMS = 32_768, 16
 """Multiplications up to which a product is small: then sums of up to so many terms were faster."""
 
 
-def with_small_products(whole: fx.GraphModule) -> fx.GraphModule:
-    """The same function; batched products of few rows or few terms are sums."""
+# Not by `custom_op`, a call of which takes longer than a small product.
+library.define("tardigrad::products", "(Tensor left, Tensor right) -> Tensor")
+library.impl("tardigrad::products", "CPU", products)
+library.register_fake(
+    "tardigrad::products", lambda left, right: left.new_empty(*left.shape[:2], right.shape[2])
+)
+PRODUCTS = torch.ops.tardigrad.products.default
+
+
+def with_own_products(whole: fx.GraphModule) -> fx.GraphModule:
+    """The same function; batched products of few rows or few terms are sums, larger ones ours."""
     for node in list(whole.graph.nodes):
         if node.op == "call_function" and node.target is ATEN.bmm.default:
             left, right = (arg.meta["val"] for arg in node.args)
@@ -42,7 +52,7 @@ def _form(left: Tensor, right: Tensor) -> Callable[[Tensor, Tensor], Tensor] | N
         return sum_of_outer_products
     if right.stride(1) == 1 and (small or rows <= FEW):
         return sums_of_rows
-    return None
+    return PRODUCTS if suits(left, right) else None
 
 
 def sum_of_outer_products(left: Tensor, right: Tensor) -> Tensor:
