@@ -154,6 +154,7 @@ class Fixed(NamedTuple):
     policy: str | None = None
     work: str | None = None
     codec: str | None = None
+    rule: str | None = None
 
 
 DRAWN = Fixed()
@@ -173,11 +174,11 @@ def draw(seed: int, fixed: Fixed = DRAWN) -> Scenario:
         repeated=r.choice([0.0, 0.1]),
         call_lost=r.choice([0.0, 0.0, 0.0, 0.01]),
     )
-    drawn = r.choice(list(POLICIES))
+    drawn_policy, drawn_rule = r.choice(list(POLICIES)), r.choice(list(RULES))
     scenario = Scenario(
         seed,
-        policy=policy or drawn,
-        rule=r.choice(list(RULES)),
+        policy=policy or drawn_policy,
+        rule=fixed.rule or drawn_rule,
         workers=workers,
         shards=shards,
         updates=updates,
@@ -199,7 +200,7 @@ def draw(seed: int, fixed: Fixed = DRAWN) -> Scenario:
         scenario = replace(scenario, rule="adam")  # DANA takes none
     if r.random() >= 0.75:
         linked = with_link(scenario, r.choice(list(LINKS)))
-        goes = policy in (None, linked.policy) and fixed.work is fixed.codec is None
+        goes = policy in (None, linked.policy) and fixed[1:] == DRAWN[1:]
         scenario = linked if goes else scenario
     scenario = with_work(scenario, random.Random(f"work {seed}"), fixed.work)
     scenario = with_codec(scenario, random.Random(f"codec {seed}"), fixed.codec)

@@ -1,7 +1,7 @@
 """Run scenarios: `make simulate SEEDS=0:500`, or one, with its story: `make simulate SEEDS=7`.
 
-With `--policy quorum`, `--work local_adamw` or `--codec top_k` all have that one (`make simulate
-SEEDS="0:2000 --codec top_k"`). What has been run is kept in a file, and told with it.
+With `--policy quorum`, `--work local_adamw`, `--codec top_k` or `--rule adam` all have that one, as
+in `make simulate SEEDS="0:2000 --codec top_k"`. What has been run is kept, and told with it.
 `make simulate MUTATIONS=1` takes each safeguard out in turn and says after how many scenarios that
 was found.
 """
@@ -25,6 +25,7 @@ from tests.simulation.scenarios import (
     CODECS,
     DRAWN,
     POLICIES,
+    RULES,
     WORKS,
     Fixed,
     Outcome,
@@ -158,12 +159,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("seeds", help="a seed, or FIRST:BEHIND")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--kept", type=Path, default=KEPT)
-    for name, known in (("policy", POLICIES), ("work", WORKS), ("codec", CODECS)):
-        parser.add_argument(f"--{name}", choices=known, help="this one in all of them")
+    known = {"policy": [*POLICIES], "work": [*WORKS], "codec": [*CODECS], "rule": [*RULES]}
+    for name, choices in known.items():
+        parser.add_argument(f"--{name}", choices=choices, help="this one in all of them")
     parser.add_argument("--mutations", nargs="*", metavar="SAFEGUARD", help="to be taken out")
     given = parser.parse_args(arguments)
     first, _, behind = given.seeds.partition(":")
-    fixed = Fixed(given.policy, given.work, given.codec)
+    fixed = Fixed(given.policy, given.work, given.codec, given.rule)
     if given.mutations is not None:
         return _mutate(given.mutations or MUTATIONS, int(behind or first))
     if not behind:
