@@ -59,6 +59,10 @@ class Recovered:
         ]
     )
 
+    @property
+    def logged(self) -> Sequence[int]:
+        return [session.version for session in self.sessions]
+
     def halves(self, worker: int) -> Sequence[Any]:
         return self.pushed_to_some
 

@@ -14,7 +14,7 @@ from tardigrad import rules
 from tardigrad.links import Link
 from tardigrad.protocol.calls import JoinWorker, LeaveWorker
 from tardigrad.protocol.log import write_digest
-from tardigrad.protocol.messages import Applied, Completed, Joined, Left
+from tardigrad.protocol.messages import Applied, Completed, Joined, Left, Replaced
 from tardigrad.recording.cuts import cut_name
 from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.merge import merge, pushed
@@ -185,8 +185,9 @@ def test_what_a_worker_had_pushed_to_some_is_added_with_its_leave(tmp_path: Path
         headers = [pushed(entry) for entry in read_story(run.disk, 0).entries]
         (half,) = [p for p in headers if p is not None and (p.worker, p.step) == (2, first[2])]
         recovered = RecoveredRun(run.setup, FolderDisk(tmp_path))
-        completed, left = recovered.added[1]
-        assert (completed.event, left.event) == (Completed(half), Left(2))
+        replaced, completed, left = recovered.added[1]
+        assert (replaced.event, completed.event) == (Replaced(2, 1), Completed(half))
+        assert left.event == Left(2)
         assert completed.decided[0] == Applied((half.row,), 1.0)
         assert recovered.halves(2) == []
         raise Killed

@@ -276,6 +276,24 @@ def _membership_stays_half_told() -> AbstractContextManager[Any]:
     return patch.object(RecoveredRun, "_complete_membership", lambda self: None)
 
 
+def _what_is_added_explains() -> AbstractContextManager[Any]:
+    return patch.object(
+        recovery,
+        "explained",
+        lambda logs, sessions, same_version, written: merge.explained(logs, sessions, same_version),
+    )
+
+
+def _what_is_added_was_evaluated() -> AbstractContextManager[Any]:
+    begin = RecoveredRun.__init__
+
+    def begun(self: RecoveredRun, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        self.logged = [session.version for session in self.sessions]
+
+    return patch.object(RecoveredRun, "__init__", begun)
+
+
 def _shard_1_is_not_extended() -> AbstractContextManager[Any]:
     call = ShardProcess.call
 
@@ -314,6 +332,8 @@ MUTATIONS: dict[str, Mutation] = {
     "sync of what the driver tells": _unsynced_calls,
     "membership hold": _nothing_is_held,
     "membership that some logs have": _membership_stays_half_told,
+    "membership: what is added to a log explains nothing": _what_is_added_explains,
+    "membership: what is added to a log was not evaluated": _what_is_added_was_evaluated,
     "gradients that came to some shards": _halves_stay_halves,
     "gradients that are not finite": _not_finite_is_answered,
     "links: what workers hold back is in cuts": lambda: patch.object(

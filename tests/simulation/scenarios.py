@@ -193,6 +193,7 @@ def draw(seed: int, fixed: Fixed = DRAWN) -> Scenario:
         faults=draw_faults(r, updates, workers, shards),
         changes=_draw_changes(r, updates, workers),
     )
+    scenario = with_a_lost_change(scenario, random.Random(f"lost change {seed}"))
     if POLICIES[scenario.policy](workers).needs_all:
         # It gathers without end while a worker is away, and all of that is computed again.
         scenario = replace(scenario, mean_step_s=1.0)
@@ -218,6 +219,19 @@ def extended(scenario: Scenario, r: random.Random) -> Scenario:
         more_updates=more,
         later_faults=draw_faults(r, more, scenario.workers, scenario.shards),
     )
+
+
+def with_a_lost_change(scenario: Scenario, r: random.Random) -> Scenario:
+    """Where logs are not synced, in a part of them the same with power that is lost when some
+    shards have been told of who leaves or comes."""
+    if scenario.sync_log or r.random() >= 0.3:
+        return scenario
+    told = f"has done {r.choice(('LeaveWorker', 'LeaveWorker', 'JoinWorker'))}"
+    delay_s = r.choice([0.0, 0.0, r.uniform(0.0, 0.2)])
+    nth = r.randint(1, scenario.shards)
+    lost = Fault("power", told, nth, r.choice(["it", "shard"]), delay_s, seconds=5.0)
+    changes = scenario.changes or [MembershipChange(r.randint(0, scenario.updates - 1), remove=0)]
+    return replace(scenario, changes=changes, faults=[*scenario.faults, lost])
 
 
 def with_link(scenario: Scenario, name: str) -> Scenario:

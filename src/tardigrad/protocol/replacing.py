@@ -62,6 +62,10 @@ class RecoveredShards(Protocol):
         """Entries at each log's end that the other logs do not explain."""
 
     @property
+    def logged(self) -> Sequence[int]:
+        """Each shard's version by what its log holds, without what recovery adds to it."""
+
+    @property
     def begun(self) -> bool:
         """Whether there are any logs."""
 
@@ -126,7 +130,7 @@ class Replacing(RunProcesses):
         self._lives = {}
         self._working.clear()
         begins = [ReinstateShard(*reinstated(session, epoch)) for session in sessions]
-        self._evaluated = min(self._evaluated, *(session.version for session in sessions))
+        self._evaluated = min(self._evaluated, *recovered.logged)
         self._snapshots.clear()
         yield from self._all(MakeShards(self._epochs, recovered, held=False))
         yield from self._tell_shards(lambda s: begins)
@@ -218,7 +222,7 @@ class Replacing(RunProcesses):
             yield from self._fence(fences, alive)
             recovered: RecoveredShards = yield Recover()
             if any(recovered.lost[shard] for shard in alive) or any(
-                recovered.sessions[shard].version < self._evaluated for shard in dead
+                recovered.logged[shard] < self._evaluated for shard in dead
             ):
                 yield from self._begin_again()
             yield from self._put_in_place(dead, epochs, recovered)

@@ -51,10 +51,12 @@ class LogMerger:
         released: Sequence[Collection[tuple[int, int]]] | None = None,
         given: Mapping[int, tuple[int, int]] | None = None,
         same_version: bool = False,
+        written: Sequence[int] | None = None,
     ) -> None:
         """released: what of each shard, (worker, version), workers may compute at before these
         entries; None: whatever they say that they read was released. given: later rows than the
-        first `rows`, and for whose step each was given. same_version: see `PullHalf`."""
+        first `rows`, and for whose step each was given. same_version: see `PullHalf`. written: how
+        many of each log's entries anybody can have seen the consequences of; None: all."""
         self.logs = logs
         self.position = [0] * len(logs)
         self.versions = list(versions)
@@ -62,6 +64,7 @@ class LogMerger:
         """How many were given, whoever says that one is his."""
         self._given = given or {}
         self._same_version = same_version
+        self._written = [len(log) for log in logs] if written is None else written
         self._released = None if released is None else [set(before) for before in released]
 
     def next(self) -> list[int]:
@@ -89,10 +92,11 @@ class LogMerger:
 
     def advance(self, shard: int) -> None:
         decided = self.entry(shard).decided
-        self.versions[shard] += sum(isinstance(d, Applied) for d in decided)
-        if self._released is not None:
-            releases = [d for d in decided if isinstance(d, Released)]
-            self._released[shard] |= computed_at(releases)
+        if self.position[shard] < self._written[shard]:
+            self.versions[shard] += sum(isinstance(d, Applied) for d in decided)
+            if self._released is not None:
+                releases = [d for d in decided if isinstance(d, Released)]
+                self._released[shard] |= computed_at(releases)
         self.position[shard] += 1
 
     @property
@@ -125,11 +129,14 @@ def explained(
     logs: Sequence[Sequence[LogEntry]],
     sessions: Sequence[ShardSession],
     same_version: bool = False,
+    written: Sequence[int] | None = None,
 ) -> list[int]:
     """How many entries of each log the others explain; before them, shards were like `sessions`.
 
     A gradient is explained by the releases of what it was computed at. That the versions are there
     is not enough: a shard that lost the release with its log's end does not keep them for it.
+    written: how many of each log's entries stand there; the others were added to what is left of
+    it, and explain nothing. Their versions have the numbers of lost ones, and are not the same.
     """
     versions = [session.version for session in sessions]
     released = [
@@ -140,9 +147,10 @@ def explained(
     while True:
         known = [log[:end] for log, end in zip(logs, stop, strict=True)]
         # By whose they are: where shard 0 lost a log's end, it may have given a row anew.
-        given = {one.row: (one.worker, one.step) for one in _rows_given(known[0])}
+        seen = known[0] if written is None else known[0][: written[0]]
+        given = {one.row: (one.worker, one.step) for one in _rows_given(seen)}
         rows = sessions[0].rows_given
-        merger = LogMerger(known, versions, rows, released, given, same_version)
+        merger = LogMerger(known, versions, rows, released, given, same_version, written)
         while turn := merger.next():
             for shard in turn:
                 merger.advance(shard)

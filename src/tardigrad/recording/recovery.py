@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tardigrad.engine.checkpoint import checkpoint_from_bytes
 from tardigrad.protocol.log import LogEntry
-from tardigrad.protocol.messages import Completed, Event, Joined, Left, PushHeader
+from tardigrad.protocol.messages import Completed, Event, Joined, Left, PushHeader, Replaced
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.cuts import FoundCut, newest_cut, read_part, read_unsent
 from tardigrad.recording.disk import Disk
@@ -84,8 +84,12 @@ class RecoveredRun:
         logs = [s.entries[p:] for s, p in zip(self.stories, positions, strict=True)]
         versions = [replica.shard.version for replica in self.replicas]
         pull_half = setup.policy.pull_half(setup.shards)
-        until = explained(logs, self.sessions, pull_half.same_version)
+        self._written = [w - p for w, p in zip(written, positions, strict=True)]
+        until = explained(logs, self.sessions, pull_half.same_version, self._written)
         logs = [log[:end] for log, end in zip(logs, until, strict=True)]
+        self.logged = list(versions)
+        """Each shard's version by what its log holds. Further ones follow from what was added, and
+        are not those that it may have made before it lost its log's end."""
         self._merger = LogMerger(logs, versions, rows=sys.maxsize)
         threads = torch.get_num_threads()
         torch.set_num_threads(setup.threads)
@@ -172,7 +176,9 @@ class RecoveredRun:
                     theirs = [p for row, p in pushes.items() if row not in here]
                     halves = [_alone(p) for p in theirs if p.worker == event.worker]
                     halves.sort(key=lambda half: half.step)
-                    events = [*(Completed(half) for half in halves), event]
+                    if halves:  # as of any worker that is gone: a gate goes by it
+                        life = session.lives[event.worker] + 1
+                        events = [Replaced(event.worker, life), *map(Completed, halves), event]
                 for one in events:
                     self.added[shard].append(LogEntry(one, now_s, session.handle(one, now_s)))
             story.entries += self.added[shard]
@@ -189,6 +195,8 @@ class RecoveredRun:
         self._complete(shard, entry, replica.carry_out(decided))
         replica.consumed.clear()
         self._forget_gradients()
+        if self._merger.position[shard] < self._written[shard]:
+            self.logged[shard] = replica.shard.version
         self._merger.advance(shard)
         expected = self._digests[shard].get(replica.shard.version)
         if expected is not None and expected != replica.digest():

@@ -1,0 +1,53 @@
+"""Power that is lost while shards are told of who leaves: a log that lost its end has not heard of
+it, and recovery adds the leave, and what that worker had pushed elsewhere, to what is left."""
+
+import pytest
+
+from tests.simulation.faults import Fault
+from tests.simulation.mutations import without
+from tests.simulation.scenarios import MembershipChange, Scenario, run
+from tests.simulation.simulated_network import Weather
+
+LOST = Fault("power", "has done LeaveWorker", nth=1, target="shard", seconds=5.0)
+
+EVALUATED = Scenario(
+    211, policy="async", rule="fasgd", workers=4, shards=3, updates=14, snapshot_every=2,
+    sync_log=False, hosts=3, mean_step_s=1.0, not_finite=True, link="budget",
+    weather=Weather(delay_s=0.001, jitter=1.0, lost=0.0, repeated=0.1),
+    changes=[MembershipChange(3), MembershipChange(12, remove=0)], faults=[LOST],
+)  # fmt: skip
+"""A version that was evaluated is lost, and what is added makes another one of that number."""
+EXPLAINED = Scenario(
+    6, policy="ramp_up", rule="schedule_free", workers=5, shards=2, updates=6, snapshot_every=2,
+    sync_log=False, hosts=1, mean_step_s=0.1, link="every", codec="top_k_forgets",
+    weather=Weather(delay_s=0.1, jitter=1.0, lost=0.05, repeated=0.1),
+    changes=[MembershipChange(3), MembershipChange(1, remove=0)], faults=[LOST],
+)  # fmt: skip
+"""Another shard has a gradient that was computed at the lost version."""
+
+
+@pytest.mark.parametrize(
+    ("scenario", "safeguard", "found"),
+    [
+        (EVALUATED, "what is added to a log was not evaluated", "was not shown"),
+        (EXPLAINED, "what is added to a log explains nothing", "KeyError"),
+    ],
+    ids=["evaluated", "explained"],
+)
+def test_versions_that_are_added_are_not_those_that_were_lost(
+    scenario: Scenario, safeguard: str, found: str
+) -> None:
+    assert not run(scenario).error
+    with without(f"membership: {safeguard}"):
+        assert found in run(scenario).error
+
+
+def test_several_gradients_of_who_left_are_completed_behind_a_gate() -> None:
+    """The second was computed at a version that the answer to the first one would let go of."""
+    scenario = Scenario(
+        57, policy="no_waiting", rule="fasgd", workers=2, shards=2, updates=14, snapshot_every=2,
+        sync_log=False, hosts=2, mean_step_s=1.0, link="budget",
+        weather=Weather(delay_s=0.01, jitter=3.0, lost=0.05, repeated=0.1),
+        changes=[MembershipChange(8), MembershipChange(11, remove=0)], faults=[LOST],
+    )  # fmt: skip
+    assert not run(scenario).error
