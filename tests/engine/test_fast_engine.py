@@ -218,11 +218,11 @@ def test_a_rule_that_cannot_be_traced_updates_one_by_one() -> None:
 
 def test_without_a_compiler_the_exact_engine_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    compiler.compiled.cache_clear()
+    compiler.shared_library.cache_clear()
     lines: list[str] = []
     schedule = tg.schedule(tg.Async(), tg.Gamma(workers=4), updates=20)
     done = run(schedule, RULE_CASES["fasgd"], "fast", say=lines.append)
-    compiler.compiled.cache_clear()
+    compiler.shared_library.cache_clear()
     assert lines == [
         "engine: exact, because the fast one cannot do this: there is no C++ compiler (g++)"
     ]

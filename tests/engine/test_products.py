@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tardigrad.engine.kernels.compiler import FLAGS
-from tardigrad.engine.kernels.products import function_of, library_source, products, suits
+from tardigrad.engine.kernels.products import batch_products, function_of, library_source, suits
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 DTYPES = [torch.float32, torch.float64]
@@ -51,13 +51,13 @@ def check(found: Tensor, left: Tensor, right: Tensor) -> None:
 def test_they_are_the_products(dtype: torch.dtype) -> None:
     for size in SIZES:
         for left, right in sides(*size, dtype):
-            check(products(left, right), left, right)
+            check(batch_products(left, right), left, right)
 
 
 def test_where_nothing_lies_side_by_side_too() -> None:
     left, right = torch.randn(2, 9, 40)[:, :, ::2], torch.randn(2, 40, 30)[:, ::2, ::2]
     assert not suits(left, right)
-    check(products(left, right), left, right)
+    check(batch_products(left, right), left, right)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -69,7 +69,7 @@ def test_no_number_of_threads_changes_a_bit(dtype: torch.dtype) -> None:
                 found = []
                 for threads in (1, 2, 3):
                     torch.set_num_threads(threads)
-                    found.append(products(left, right))
+                    found.append(batch_products(left, right))
                 assert torch.equal(found[0], found[1])
                 assert torch.equal(found[0], found[2])
     finally:
@@ -80,9 +80,9 @@ def test_no_number_of_threads_changes_a_bit(dtype: torch.dtype) -> None:
 def test_a_part_of_a_product_has_the_same_bits(cut: int) -> None:
     """Tiles at edges are other ones, and sums in them the same."""
     for left, right in filter(lambda both: suits(*both), sides(13, 100, 90, torch.float32)):
-        whole = products(left, right)
-        assert torch.equal(products(left[:, :cut], right), whole[:, :cut])
-        assert torch.equal(products(left, right[:, :, :cut]), whole[:, :, :cut])
+        whole = batch_products(left, right)
+        assert torch.equal(batch_products(left[:, :cut], right), whole[:, :cut])
+        assert torch.equal(batch_products(left, right[:, :, :cut]), whole[:, :, :cut])
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its processors are of one kind")

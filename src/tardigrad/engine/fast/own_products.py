@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, fx, library
 
-from tardigrad.engine.kernels.products import products, suits
+from tardigrad.engine.kernels.products import batch_products, suits
 
 ATEN = torch.ops.aten
 FEW = 4
@@ -20,7 +20,7 @@ SMALL, TERMS = 32_768, 16
 
 # Not by `custom_op`, a call of which takes longer than a small product.
 library.define("tardigrad::products", "(Tensor left, Tensor right) -> Tensor")
-library.impl("tardigrad::products", "CPU", products)
+library.impl("tardigrad::products", "CPU", batch_products)
 library.register_fake(
     "tardigrad::products", lambda left, right: left.new_empty(*left.shape[:2], right.shape[2])
 )

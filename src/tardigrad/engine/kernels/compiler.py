@@ -24,7 +24,7 @@ def find_compiler() -> str | None:
 
 
 @cache
-def compiled(source: str) -> ctypes.CDLL:
+def shared_library(source: str) -> ctypes.CDLL:
     """Compile, or take what an earlier run compiled from the same source for this machine."""
     compiler = find_compiler()
     if compiler is None:

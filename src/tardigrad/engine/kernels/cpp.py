@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tardigrad.engine.kernels.compiler import compiled
+from tardigrad.engine.kernels.compiler import shared_library
 from tardigrad.engine.kernels.pieces import Factors, Piece, PieceShape
 from tardigrad.engine.kernels.products import PRODUCTS
 from tardigrad.engine.kernels.trace import Program
@@ -50,7 +50,7 @@ class CppKernel:
 
     def __init__(self, program: Program, dtype: torch.dtype) -> None:
         self.program = program
-        self._function = compiled(window_source(program, dtype)).window
+        self._function = shared_library(window_source(program, dtype)).window
         self._function.restype = ctypes.c_long
         self._function.argtypes = _ARGUMENTS
 

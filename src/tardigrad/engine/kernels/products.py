@@ -12,7 +12,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from tardigrad.engine.kernels.compiler import compiled
+from tardigrad.engine.kernels.compiler import shared_library
 
 MOST_TERMS = 2048
 """Of more terms, what a tile of a product reads no longer stays in the nearest caches."""
@@ -195,7 +195,7 @@ extern "C" void products(
 
 
 def suits(left: Tensor, right: Tensor) -> bool:
-    """Whether `products` is made for such matrices, of which many are multiplied at once."""
+    """Whether `batch_products` is made for such matrices, of which many are multiplied at once."""
     return (
         left.dtype in (torch.float32, torch.float64)
         and 0 < left.shape[2] <= MOST_TERMS
@@ -203,7 +203,7 @@ def suits(left: Tensor, right: Tensor) -> bool:
     )
 
 
-def products(left: Tensor, right: Tensor) -> Tensor:
+def batch_products(left: Tensor, right: Tensor) -> Tensor:
     """`torch.bmm`."""
     if not suits(left, right):
         left, right = left.contiguous(), right.contiguous()
@@ -230,4 +230,4 @@ def function_of(built: ctypes.CDLL) -> "ctypes._NamedFuncPointer":
 
 @cache
 def _function(dtype: torch.dtype) -> "ctypes._NamedFuncPointer":
-    return function_of(compiled(library_source(dtype)))
+    return function_of(shared_library(library_source(dtype)))
