@@ -28,7 +28,7 @@ def left_scalar(source: str, folder: Path, flags: tuple[str, ...] = FLAGS) -> li
     """The loops over elements of which the compiler does not say that it vectorised them."""
     code = folder / "window.cpp"
     code.write_text(source)
-    command = [str(COMPILER), *flags, TARGET, "-fopt-info-vec-optimized", code.name]
+    command = [str(COMPILER), *flags, TARGET, "-c", "-fopt-info-vec-optimized", code.name]
     told = subprocess.run(
         [*command, "-o", "window.o"], cwd=folder, capture_output=True, text=True, check=True
     ).stderr

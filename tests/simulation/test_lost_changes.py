@@ -3,9 +3,10 @@ it, and recovery adds the leave, and what that worker had pushed elsewhere, to w
 
 import pytest
 
+from tardigrad.protocol.coordinator import MembershipChange
 from tests.simulation.faults import Fault
 from tests.simulation.mutations import without
-from tests.simulation.scenarios import MembershipChange, Scenario, run
+from tests.simulation.scenarios import Scenario, run
 from tests.simulation.simulated_network import Weather
 
 LOST = Fault("power", "has done LeaveWorker", nth=1, target="shard", seconds=5.0)

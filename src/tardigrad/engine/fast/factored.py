@@ -38,6 +38,8 @@ def _factors(piece: fx.Node) -> FactorNodes | None:
     count, terms, columns = right.meta["val"].shape
     if terms > TERMS or rows * columns < NUMBERS or columns < COLUMNS:
         return None
+    if terms * (rows + columns) > rows * columns:
+        return None  # they would take more room than their product
     # The views may have turned it around: what they make of numbers that say where they are tells.
     places = torch.arange(count * rows * columns).view(count, rows, columns)
     seen = places

@@ -1,4 +1,4 @@
-"""Batched products that are not left to torch's library: the smallest as sums, others as ours.
+"""Batched products that are not left to torch's library: the smallest as sums, most others as ours.
 
 With 4 samples, reading a layer's weights once and writing its gradient once is nearly all there is
 to do. Sums do just that, and the compiler fuses and vectorises them.
@@ -18,17 +18,20 @@ SMALL, TERMS = 32_768, 16
 """Multiplications up to which a product is small: then sums of up to so many terms were faster."""
 
 
-# Not by `custom_op`, a call of which takes longer than a small product.
-library.define("tardigrad::products", "(Tensor left, Tensor right) -> Tensor")
-library.impl("tardigrad::products", "CPU", batch_products)
-library.register_fake(
-    "tardigrad::products", lambda left, right: left.new_empty(*left.shape[:2], right.shape[2])
-)
+# Not by `custom_op`, a call of which takes longer than a small product. Where this module is loaded
+# again, it is there.
+if not hasattr(torch.ops.tardigrad, "products"):
+    library.define("tardigrad::products", "(Tensor left, Tensor right) -> Tensor")
+    library.impl("tardigrad::products", "CPU", batch_products)
+    library.register_fake(
+        "tardigrad::products", lambda left, right: left.new_empty(*left.shape[:2], right.shape[2])
+    )
 PRODUCTS = torch.ops.tardigrad.products.default
 
 
 def with_own_products(whole: fx.GraphModule) -> fx.GraphModule:
-    """The same function; batched products of few rows or few terms are sums, larger ones ours."""
+    """The same function; batched products of few rows or few terms are sums, others ours where they
+    are faster."""
     for node in list(whole.graph.nodes):
         if node.op == "call_function" and node.target is ATEN.bmm.default:
             left, right = (arg.meta["val"] for arg in node.args)
@@ -45,7 +48,9 @@ def with_own_products(whole: fx.GraphModule) -> fx.GraphModule:
 
 def _form(left: Tensor, right: Tensor) -> Callable[[Tensor, Tensor], Tensor] | None:
     (_, rows, terms), columns = left.shape, right.shape[2]
-    if min(rows, terms) == 1 or not left.is_floating_point():
+    if min(rows, terms, columns) == 0 or not left.is_floating_point():
+        return None
+    if min(rows, terms) == 1:
         return None  # the compiler does it by itself
     small = rows * terms * columns <= SMALL
     if terms <= (TERMS if small else FEW):

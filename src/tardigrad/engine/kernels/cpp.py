@@ -157,11 +157,14 @@ struct Cut {
     const bool few = terms < 6;  // then a block is better read straight through
     rows_each = few ? 1 : 2 * TILE_ROWS;
     columns_each = std::min(columns, few ? BLOCK : BLOCK / 16);
-    across = (columns + columns_each - 1) / columns_each;
+    across = columns / columns_each;
+    const long rest = columns % columns_each;
+    if (few ? rest > 0 : rest >= LANES) ++across;  // else it goes with the last block
     down = (rows + rows_each - 1) / rows_each;
   }
   long blocks() const { return down * across; }
 };
+static_assert(2 * TILE_ROWS * (BLOCK / 16 + LANES - 1) <= BLOCK, "a block's products have room");
 """
 
 
@@ -231,7 +234,8 @@ extern "C" long window(
     const Piece &piece = grads[which];
     const long top = here % cut.down * cut.rows_each, left = here / cut.down * cut.columns_each;
     const long lines = std::min(cut.rows_each, cut.rows - top);
-    const long count = std::min(cut.columns_each, cut.columns - left);
+    const bool last = here / cut.down == cut.across - 1;
+    const long count = last ? cut.columns - left : cut.columns_each;
     alignas(64) real products_[BLOCK];
     for (long w = begin; w < end; ++w) {{
       const long *row = rows + {COLUMNS} * w;

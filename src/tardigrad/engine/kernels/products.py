@@ -1,9 +1,9 @@
 """Products of matrices on the CPU: C++ that window kernels contain, and that gradients call.
 
-A tile of the result is summed up in registers, one long sum per number, so no bit depends on how a
-matrix is cut. A library's product first packs what it multiplies, which pays only for many rows;
-and the one that torch brings (MKL) uses half of the width of other makers' processors: 90 instead
-of 200 billion operations a second on a core of an AMD with AVX-512.
+A tile of the result is summed up in registers, each number in the same order wherever it lies in a
+tile, so no bit depends on how a matrix is cut. A library's product first packs what it multiplies,
+which pays only for many rows; and the one that torch brings (MKL) uses half of the width of other
+makers' processors: 90 instead of 200 billion operations a second on a core of an AMD with AVX-512.
 """
 
 import ctypes
@@ -16,6 +16,11 @@ from tardigrad.engine.kernels.compiler import shared_library
 
 MOST_TERMS = 2048
 """Of more terms, what a tile of a product reads no longer stays in the nearest caches."""
+LEAST_TERMS = 96
+"""Where numbers lie along the terms: with fewer, adding up what the lanes hold takes longer."""
+WIDEST = 64
+"""Bytes of the longest vector. Where numbers lie along the columns, rows shorter than that are
+better left to a library."""
 
 PRODUCTS = """
 #include <algorithm>
@@ -117,7 +122,8 @@ template <> struct Total<2> {
 
 template <int ROWS, int COLUMNS>
 static inline void dot_tile(real *__restrict to, long to_row, Side left, Side right, long terms) {
-  vec sums[ROWS][COLUMNS], down[ROWS];
+  vec sums[ROWS][COLUMNS], down[ROWS], lanes;
+  for (int n = 0; n < LANES; ++n) lanes[n] = n;
   for (int i = 0; i < ROWS; ++i)
     for (int j = 0; j < COLUMNS; ++j) sums[i][j] = vec{};
   long t = 0;
@@ -128,7 +134,19 @@ static inline void dot_tile(real *__restrict to, long to_row, Side left, Side ri
       for (int i = 0; i < ROWS; ++i) sums[i][j] += down[i] * across;
     }
   }
-  if (t < terms) {
+  if (t < terms && terms >= LANES) {  // the last few again, without those that were counted
+    const long back = terms - LANES;
+    const auto counted = lanes < real(t - back);
+    const auto rest = [&](const real *at) {
+      const vec all = *(const unaligned *)(at + back);
+      return vec(decltype(counted)(all) & ~counted);
+    };
+    for (int i = 0; i < ROWS; ++i) down[i] = rest(left.at + i * left.row);
+    for (int j = 0; j < COLUMNS; ++j) {
+      const vec across = rest(right.at + j * right.row);
+      for (int i = 0; i < ROWS; ++i) sums[i][j] += down[i] * across;
+    }
+  } else if (t < terms) {
     for (int i = 0; i < ROWS; ++i) down[i] = first(left.at + i * left.row + t, terms - t);
     for (int j = 0; j < COLUMNS; ++j) {
       const vec across = first(right.at + j * right.row + t, terms - t);
@@ -177,6 +195,7 @@ extern "C" void products(
     long threads, long count, long rows, long columns, long terms, real *to, const real *left,
     long left_each, long left_row, long left_term, const real *right, long right_each,
     long right_row, long right_term) {
+  if (count * rows * columns == 0) return;
   const bool along = left_term == 1 && right_term == 1;
   const long high = along ? long(DOT_ROWS) : TILE_ROWS;
   const long wide = along ? long(DOT_COLUMNS) : TILE_COLUMNS;
@@ -195,17 +214,28 @@ extern "C" void products(
 
 
 def suits(left: Tensor, right: Tensor) -> bool:
-    """Whether `batch_products` is made for such matrices, of which many are multiplied at once."""
-    return (
-        left.dtype in (torch.float32, torch.float64)
-        and 0 < left.shape[2] <= MOST_TERMS
-        and (right.stride(2) == 1 or (right.stride(1) == 1 and left.stride(2) == 1))
-    )
+    """Whether `batch_products` is faster for such matrices, if many are multiplied at once."""
+    if left.dtype not in (torch.float32, torch.float64):
+        return False
+    if along_terms(left, right):
+        return LEAST_TERMS <= left.shape[2] <= MOST_TERMS
+    wide = right.shape[2] * right.element_size() >= WIDEST
+    return right.stride(2) == 1 and wide and 0 < left.shape[2] <= MOST_TERMS
+
+
+def along_terms(left: Tensor, right: Tensor) -> bool:
+    """Whether the numbers of each row of `left` and of each column of `right` lie side by side."""
+    return left.stride(2) == 1 and right.stride(1) == 1
+
+
+def readable(left: Tensor, right: Tensor) -> bool:
+    """Whether `batch_products` reads them where they lie, and need not copy them."""
+    return right.stride(2) == 1 or along_terms(left, right)
 
 
 def batch_products(left: Tensor, right: Tensor) -> Tensor:
     """`torch.bmm`."""
-    if not suits(left, right):
+    if not readable(left, right):
         left, right = left.contiguous(), right.contiguous()
     (count, rows, terms), columns = left.shape, right.shape[2]
     out = left.new_empty(count, rows, columns)
