@@ -191,6 +191,24 @@ def test_a_cut_does_not_wait_a_second_time_for_who_does_not_answer() -> None:
     assert cluster.told == ["worker 1 died (it does not answer), and is brought back"]
 
 
+def test_a_cut_waits_for_who_died_while_another_left() -> None:
+    """Worker 1 had pushed to all shards, and shard 1 lost that with its log's end. From a cut that
+    was made before it is replaced, nobody would know that shard 1 has to get it."""
+
+    def happens(process: Process, call: Any) -> CallOutcome | None:
+        if isinstance(call, MeetShard):
+            return Answer(process.number == 0)
+        return died(process, call)
+
+    died = once(SHARD, LeaveWorker, Dead(SHARD, "its host lost power"))
+    coordinator = made(cut_every=4, changes=[MembershipChange(4, remove=0)])
+    cluster = FakeCluster(coordinator, happens)
+    cluster.run()
+    found = [call for _, call in cluster.calls if isinstance(call, ReplaceWorker | SaveCut)]
+    assert isinstance(found[0], ReplaceWorker)
+    assert cluster.asked(SaveCut)
+
+
 def test_workers_that_die_together_are_made_again_at_once() -> None:
     """A host takes many with it, and a start takes seconds."""
     everybody = [Process("worker", worker) for worker in range(WORKERS)]

@@ -113,6 +113,8 @@ class Coordinator(Replacing):
             return True
         if self._to_change and version >= self._to_change[0].at_update:
             yield from self._change(self._to_change[0])
+            if self._dead:  # what they pushed to some shards only is not to be in a cut
+                raise Unreachable
         if self.cut_every and version >= self._next_cut:
             yield from self._cut()
             self._next_cut = (version // self.cut_every + 1) * self.cut_every
