@@ -223,7 +223,7 @@ def test_ctrl_c_keeps_what_had_ended_and_ends_every_process(bowl: Path) -> None:
             time.sleep(0.05)
         assert len(alive(process.pid)) > 2
         os.kill(process.pid, signal.SIGINT)  # the parent alone: it must see to its processes
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=90)
         assert process.returncode == 130, said
         assert "holds the 2 runs that had ended" in said
         deadline = time.monotonic() + 10
