@@ -94,7 +94,7 @@ def test_a_rate_schedule_is_followed() -> None:
         optimizer.param_groups[0]["lr"] = LR * 0.1 ** (step >= 30)
         params.grad = task.gradient(params.detach().clone(), Turn(0, step, step)).grad
         optimizer.step()
-    rule = torch_optimizer(optim.RAdam, tg.rates.step(LR, (30,)))
+    rule = torch_optimizer(optim.RAdam, lr=tg.rates.step(LR, (30,)))
     run = tg.execute(alone(tg.Async(), STEPS), task, rule, engine="exact")
     assert torch.equal(run.params, params.detach())
 

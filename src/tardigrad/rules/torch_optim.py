@@ -156,7 +156,7 @@ class TorchOptimizer(Optimizer[TorchState, Nothing]):
         return stepper
 
 
-def torch_optimizer(optimizer: type[optim.Optimizer], lr: Rate, /, **options: Any) -> Rule:
+def torch_optimizer(optimizer: type[optim.Optimizer], /, lr: Rate, **options: Any) -> Rule:
     """Any class of torch.optim, or one derived from its Optimizer, as the server's rule.
 
     `options` are the class's own. LBFGS and SparseAdam are refused. Those that look at whole
