@@ -215,6 +215,20 @@ def test_what_to_notice_is_what_the_schedules_say() -> None:
     assert notices([PageRun(one.series, "curves alone")]) == []
 
 
+def test_a_run_that_ends_before_its_first_update_is_reported(cli: Cli) -> None:
+    ended = cli("run", "small.toml", "stop.loss=10.0")
+    assert ended.code == 0, ended.err
+    assert "ended at update 0" in ended.out + ended.err
+    assert "warning" not in ended.err  # of figures without an extent
+    run = tg.Run.load("runs/small")
+    facts = Summary.of(run.schedule)
+    assert (facts.update_s, facts.gradients_per_update) == (0.0, 0.0)
+    curve = Series("sgd", [run.history.records], [{"status": "stopped"}])
+    page = PageRun(curve, "ended", run.schedule)
+    assert notices([page]) == ["Workers never wait.", "No gradient is applied."]
+    assert cli("report", "--html", "runs/small").code == 0
+
+
 def test_what_titles_have_in_common_is_said_once() -> None:
     assert (
         joint_title(["a, 4 workers, sync", "a, 4 workers, async"]) == "a, 4 workers: sync and async"

@@ -233,7 +233,7 @@ def fit_x(axes: Axes, ends: Sequence[float]) -> bool:
     """Start at 0, or go logarithmic where some lines would end in the first quarter of the axis."""
     from_zero = not ends or min(ends) >= max(ends) / 4
     if from_zero:
-        axes.set_xlim(0, 1.02 * max(ends, default=1.0))
+        axes.set_xlim(0, 1.02 * (max(ends, default=0.0) or 1.0))
     else:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

@@ -171,7 +171,7 @@ class _Panel:
         at_first = self._schedule.group_shard == 0
         updates_s = self._schedule.group_time_s[at_first & (self._schedule.group_time_s <= last_s)]
         axes.vlines(updates_s, -1.5, -0.8, color="#333333", linewidth=0.6)
-        axes.set_xlim(first_s, last_s)
+        axes.set_xlim(first_s, last_s if last_s > first_s else first_s + 1)
         axes.set_ylim(self._shown - 0.4, -1.7)
         ticks = [w for w in range(self._shown) if self._shown <= 16 or w % 5 == 0]
         axes.set_yticks([-1.15, *ticks], ["updates", *map(str, ticks)])

@@ -79,13 +79,13 @@ class Summary:
 
     @property
     def update_s(self) -> float:
-        """Mean time per update."""
-        return 1 / self.updates_per_s
+        """Mean time per update; 0 where there are none."""
+        return 1 / self.updates_per_s if self.updates_per_s else 0.0
 
     @property
     def gradients_per_update(self) -> float:
-        """Mean over the updates of how many gradients went into each."""
-        return self.gradients_per_s / self.updates_per_s
+        """Mean over the updates of how many gradients went into each; 0 where there are none."""
+        return self.gradients_per_s / self.updates_per_s if self.updates_per_s else 0.0
 
 
 def delays_at(schedule: Schedule, shard: int) -> Ints:

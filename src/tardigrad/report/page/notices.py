@@ -39,6 +39,8 @@ def _lateness(facts: Summary) -> str:
     dropped = facts.dropped - facts.interrupted
     lost = f", and {dropped:.1%} of all are dropped" if dropped > 0 else ""
     lost += f", and {facts.interrupted:.1%} of all are interrupted" if facts.interrupted else ""
+    if not facts.delay.count:
+        return f"no gradient is applied{lost}"
     if facts.delay.most == 0:
         size = facts.gradients_per_update
         each = f", {size:.0f} of one version make each update" if size >= 1.5 else ""
