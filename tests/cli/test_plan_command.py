@@ -201,6 +201,7 @@ def test_python_plans_as_the_command_does(cli: Cli, tmp_path: Path) -> None:
             ("small.toml", "work={name='micro_batches',size=2}", "--target", "loss=0.5"),
             "work=gradient",
         ),
+        (("small.toml", "work={name='micro_batches',size=2}"), "plan with work=gradient"),
     ],
 )
 def test_bad_plans_are_refused_and_nothing_is_written(

@@ -14,7 +14,7 @@ from tardigrad.core.checks import count, not_negative, require
 from tardigrad.core.result_table import ResultTable
 from tardigrad.engine.result_files import write
 from tardigrad.engine.run import Say
-from tardigrad.experiment.spec import CLUSTER, LINK, STRUCTURE, Spec
+from tardigrad.experiment.spec import CLUSTER, LINK, STRUCTURE, WORK, Spec
 from tardigrad.experiment.spec_data import changed, read_toml, with_new_keys
 from tardigrad.links import Full
 from tardigrad.planning.advice import Plan, advise
@@ -178,11 +178,6 @@ def plan(
     torch.set_num_threads(1)  # as comparisons do: models are small, and bits the same everywhere
     try:
         experiment = Spec.of({**data, "policy": data.get("policy", "async")})
-        require(
-            type(experiment.make_work()) is OneGradient,
-            "a plan trains with workers that push a gradient of one batch: plan with "
-            "work=gradient, and put the work into what is recommended",
-        )
         kept = KeptCurves(None if folder is None else Path(folder) / CURVES)
         answer = trained_answer(
             experiment, control, goal, sizes, price, seeds, WallBudget(seconds), kept, say
@@ -240,6 +235,12 @@ def _cluster(data: Mapping[str, Any]) -> TimedCluster:
         "the link into what is recommended",
     )
     timed: TimedCluster = cluster
+    fill = {"seed": data.get("seed", 0), "workers": timed.workers}
+    require(
+        type(STRUCTURE.named(WORK, "work", data.get("work", "gradient"), fill)) is OneGradient,
+        "a plan is made for workers that push a gradient of one batch: plan with work=gradient, "
+        "and put the work into what is recommended",
+    )
     return timed
 
 
