@@ -1,6 +1,7 @@
 """Local steps: their limits, an independent loop, state in the order of a worker's steps."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,5 +239,12 @@ def test_refusals() -> None:
         simulated(work, link=tg.Every(push=2))
     with pytest.raises(ValueError, match="b_staleness"):
         simulated(work, evaluation=tg.Evaluation(5, measures=("b_staleness",)))
+    averaged = replace(tg.rules.sgd(0.1), ema=0.9)
+    with pytest.raises(ValueError, match="nobody reads an average of a worker's own"):
+        tg.LocalSteps(2, averaged)
+    with pytest.raises(ValueError, match=r"inner: no_decay: no tensor .* '\*foo'"):
+        simulated(tg.LocalSteps(2, tg.rules.adamw(0.1, no_decay=("*foo",))))
+    with pytest.raises(ValueError, match=r"inner: rate_scale: no tensor .* 'foo'"):
+        simulated(tg.LocalSteps(2, replace(tg.rules.sgd(0.1), rate_scale={"foo": 2.0})))
     with pytest.raises(ValueError, match=r"a tg\.Work such as"):
         simulated(LR)  # type: ignore[arg-type]

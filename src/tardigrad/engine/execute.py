@@ -291,6 +291,7 @@ def check_work(
 ) -> None:
     """Refuse what goes with one gradient alone. on_drop: what becomes of pushes that a link holds
     back; None where none are."""
+    work.check_names(task.layout)
     name = type(work).__name__
     require(
         work.batches == 1 or on_drop != "average",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, optim
 
 from tardigrad.core.checks import count, require
+from tardigrad.core.layout import Layout
 from tardigrad.rules import Optimizer, Push, Rule, RuleOwn, RuleState, mean, torch_optimizer
 from tardigrad.rules.rates import Progress
 from tardigrad.tasks import Gradient, Task, Turn
@@ -68,6 +69,11 @@ class LocalSteps(Work[Any]):
             "inner: a rule does not clip, the work does: write "
             f"tg.LocalSteps(…, clip_norm={self.rule.clip_norm})",
         )
+        require(
+            self.rule.ema is None,
+            "inner: nobody reads an average of a worker's own parameters: leave ema out of it, and "
+            f"say ema={self.rule.ema} in the rule that the server applies",
+        )
 
     @property
     def batches(self) -> int:
@@ -78,6 +84,12 @@ class LocalSteps(Work[Any]):
         """The inner one."""
         assert isinstance(self.inner, Rule)
         return self.inner
+
+    def check_names(self, layout: Layout) -> None:
+        try:
+            self.rule.check_names(layout)
+        except ValueError as error:
+            raise ValueError(f"inner: {error}") from None
 
     def start(self, task: Task, theta: Tensor) -> Any:
         return self._begin(task, theta) if self.keep_state else ()

@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from tardigrad.core.layout import Layout
 from tardigrad.core.trees import leaves
 from tardigrad.tasks import Gradient, Task, Turn
 
@@ -56,6 +57,10 @@ class Work(ABC, Generic[Kept]):
         Asked between batches, `interrupted` says whether the row no longer counts: then the answer
         is None, and the worker's state stays what it was.
         """
+
+    def check_names(self, layout: Layout) -> None:
+        """Refuse patterns, of a rule of the worker's own, that fit no tensor of the whole model."""
+        return
 
     def keeps_state(self, task: Task) -> bool:
         return bool(leaves(self.start(task, task.start())))
