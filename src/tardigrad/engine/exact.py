@@ -21,7 +21,7 @@ from tardigrad.links import Identity, SliceOf
 from tardigrad.rules import mean
 from tardigrad.scheduling import Recorder, Schedule, held_back
 from tardigrad.tasks import Gradient, Turn
-from tardigrad.work import by_batch, delivered
+from tardigrad.work import by_batch, changes_in_place, check_unchanged, delivered
 
 
 class _Computed(NamedTuple):
@@ -157,11 +157,12 @@ class Exact(ShardedExecution):
     def _work(self, row: int, view: Tensor) -> Gradient:
         """What a worker makes of its view."""
         work, turn, batches = self.job.work, self._turn(row), self.job.batches(row)
-        if self.states is None:
-            return delivered(work.run(self.task, view, (), turn, batches)).gradient
-        state = self.states.of(row)
+        state = () if self.states is None else self.states.of(row)
+        before = changes_in_place(view, state)
         found = delivered(work.run(self.task, view, state, turn, batches))
-        self.states.after(row, found.state)
+        check_unchanged(view, state, before)
+        if self.states is not None:
+            self.states.after(row, found.state)
         return found.gradient
 
     def _held_of(self, row: int) -> Sequence[bool]:

@@ -18,6 +18,7 @@ from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
 from tardigrad.recording.kept_states import KeptState
 from tardigrad.recording.sent_slices import SliceErrors, sent_slice
 from tardigrad.recording.setup import RunSetup, WorkerKeeps
+from tardigrad.work import changes_in_place, check_unchanged
 
 PATIENCE = 10
 """Gradients in a row that may be NaN or infinite before the run is called diverged."""
@@ -77,9 +78,11 @@ class WorkerProcess:
         else."""
         if self._interrupted():
             return None
+        view, state = self._view, self._state
+        before = changes_in_place(view, state)
         made = self.setup.run_work(
-            self._view,
-            self._state,
+            view,
+            state,
             self.worker,
             compute.step,
             compute.row,
@@ -88,6 +91,7 @@ class WorkerProcess:
         )
         if made is None:
             return None
+        check_unchanged(view, state, before)
         (loss, grad, buffers), state = made
         value = float(loss)
         whole = grad if self._errors is None else self._errors.compensated(grad)

@@ -4,7 +4,17 @@ from tardigrad.work.clipping import clipped
 from tardigrad.work.local_steps import LocalSteps
 from tardigrad.work.micro_batches import MicroBatches
 from tardigrad.work.one_gradient import OneGradient
-from tardigrad.work.work import AnyWork, Delivery, Interrupted, Work, by_batch, delivered, never
+from tardigrad.work.work import (
+    AnyWork,
+    Delivery,
+    Interrupted,
+    Work,
+    by_batch,
+    changes_in_place,
+    check_unchanged,
+    delivered,
+    never,
+)
 
 WORKS: dict[str, type[AnyWork]] = {
     "gradient": OneGradient,
@@ -22,6 +32,8 @@ __all__ = [
     "OneGradient",
     "Work",
     "by_batch",
+    "changes_in_place",
+    "check_unchanged",
     "clipped",
     "delivered",
     "never",

@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from tardigrad.core.checks import require
 from tardigrad.core.layout import Layout
 from tardigrad.core.trees import leaves
 from tardigrad.tasks import Gradient, Task, Turn
@@ -77,6 +78,20 @@ def delivered(made: Delivery[Kept] | None) -> Delivery[Kept]:
             "return tg.Delivery(gradient, state)"
         )
     return made
+
+
+def changes_in_place(view: Tensor, state: Any) -> list[int]:
+    """How often each tensor that a work is given was changed in place, as torch counts it."""
+    return [tensor._version for tensor in (view, *leaves(state))]
+
+
+def check_unchanged(view: Tensor, state: Any, before: list[int]) -> None:
+    """Refuse a work that changes its inputs in place: other workers may hold the same view."""
+    require(
+        before == changes_in_place(view, state),
+        "the work changed its view or its state in place, so that what others still hold changed "
+        "with it: write x = x + y, not x += y or x.add_(y)",
+    )
 
 
 def by_batch(found: tuple[Tensor, ...], batches: int) -> Iterator[tuple[Tensor, ...]]:
