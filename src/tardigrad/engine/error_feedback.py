@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from tardigrad.core.layout import Sharding
-from tardigrad.links import Codec, SliceOf, send
+from tardigrad.links import Codec, SliceOf, decode, send
 
 
 def decoded(codec: Codec, values: Tensor, of: SliceOf) -> Tensor:
     """One slice, as the shard sees it, where nothing is fed back."""
     array = values.numpy(force=True)
-    seen = codec.decode(codec.encode(array, of), len(array))
+    seen = decode(codec, codec.encode(array, of), len(array), array.dtype)
     return torch.from_numpy(seen).to(values.device)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tardigrad.core.arrays import Ints
 from tardigrad.core.layout import Layout, Sharding
-from tardigrad.links import Codec, Identity
+from tardigrad.links import Codec, Identity, encoded_bytes
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
 from tardigrad.tasks import ModuleTask, Task, Turn
@@ -97,7 +97,7 @@ class Job:
     def push_bytes(self) -> tuple[int, ...]:
         """What each shard's slice of a gradient takes as it travels."""
         each, bounds = self.task.start().element_size(), self.sharding.bounds
-        return tuple(self.codec.encoded_bytes(b - a, each) for a, b in itertools.pairwise(bounds))
+        return tuple(encoded_bytes(self.codec, b - a, each) for a, b in itertools.pairwise(bounds))
 
     @cached_property
     def updates_at(self) -> Ints:

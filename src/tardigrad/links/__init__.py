@@ -2,7 +2,7 @@
 
 from tardigrad.links.bandwidth import BandwidthAware
 from tardigrad.links.budget import Budget
-from tardigrad.links.codec import Codec, Encoded, Sent, SliceOf, send
+from tardigrad.links.codec import Codec, Encoded, Sent, SliceOf, decode, encoded_bytes, send
 from tardigrad.links.every import Every
 from tardigrad.links.full import Full
 from tardigrad.links.identity import Identity, that_codes
@@ -46,6 +46,8 @@ __all__ = [
     "Sign",
     "SliceOf",
     "TopK",
+    "decode",
+    "encoded_bytes",
     "send",
     "that_codes",
 ]

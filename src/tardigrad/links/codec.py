@@ -73,8 +73,43 @@ class Sent(NamedTuple):
 def send(codec: Codec, values: Values, of: SliceOf) -> Sent:
     """Encode p = e + g."""
     encoded = codec.encode(values, of)
-    decoded = codec.decode(encoded, len(values))
+    decoded = decode(codec, encoded, len(values), values.dtype)
     return Sent(encoded, decoded, values - decoded)
+
+
+def decode(codec: Codec, encoded: Encoded, length: int, dtype: np.dtype[Any]) -> Values:
+    """What a shard sees of `length` numbers of that type. Refused is what a codec has not made as
+    it says: bytes would be counted wrong, or the shard would get other numbers than it holds."""
+    name = type(codec).__name__
+    require(
+        isinstance(encoded, tuple) and all(isinstance(one, np.ndarray) for one in encoded),
+        f"{name}.encode must return a tuple of NumPy arrays, got {type(encoded).__name__}",
+    )
+    came, told = sum(one.nbytes for one in encoded), encoded_bytes(codec, length, dtype.itemsize)
+    require(
+        came == told,
+        f"{name}.encode made {came} bytes of {length} numbers of {dtype}, and encoded_bytes says "
+        f"{told}: let it say what travels",
+    )
+    decoded = codec.decode(encoded, length)
+    good = isinstance(decoded, np.ndarray) and decoded.shape == (length,) and decoded.dtype == dtype
+    found = f"{decoded.shape} of {decoded.dtype}" if isinstance(decoded, np.ndarray) else decoded
+    require(
+        good,
+        f"{name}.decode must return a flat array of {length} numbers of {dtype}, got {found}",
+    )
+    return decoded
+
+
+def encoded_bytes(codec: Codec, length: int, number_bytes: int) -> int:
+    """What a codec says that a slice takes on the way."""
+    found: Any = codec.encoded_bytes(length, number_bytes)
+    whole = int(found) if isinstance(found, int | np.integer) else -1
+    require(
+        whole >= 0,
+        f"{type(codec).__name__}.encoded_bytes must be a whole number of at least 0, got {found!r}",
+    )
+    return whole
 
 
 def check_encodable(codec: Codec, values: Values) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tardigrad.engine.checkpoint import checkpoint_bytes
-from tardigrad.links import Encoded
+from tardigrad.links import Encoded, decode
 from tardigrad.protocol.admission import Admission, Refused
 from tardigrad.protocol.calls import (
     AskShard,
@@ -184,9 +184,8 @@ class ShardProcess:
         codec, theta = self.setup.codec, self.replica.shard.theta
         came = sum(array.nbytes for array in encoded)
         try:
-            if came != codec.encoded_bytes(len(theta), theta.element_size()):
-                raise ValueError(f"{came} bytes")
-            seen = codec.decode(encoded, len(theta))
+            holds = theta[:0].numpy(force=True).dtype
+            seen = decode(codec, tuple(encoded), len(theta), holds)
         except (ValueError, IndexError, TypeError) as error:
             raise Refused(
                 f"push refused: worker {push.worker}, step {push.step}, at shard "

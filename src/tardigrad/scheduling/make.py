@@ -17,7 +17,7 @@ from tardigrad.clusters import (
 )
 from tardigrad.core.arrays import Ints
 from tardigrad.core.checks import count, require
-from tardigrad.links import Codec, Full, Gate, Identity, Link
+from tardigrad.links import Codec, Full, Gate, Identity, Link, encoded_bytes
 from tardigrad.policies import Async, Policy
 from tardigrad.scheduling.closed import closed_schedule, in_one_piece, least_gradients
 from tardigrad.scheduling.loop import ControlLoop
@@ -140,7 +140,7 @@ def _encoded(cluster: Cluster, link: Link, shards: int) -> Cluster:
     assert isinstance(cluster, TimedCluster)
     each = network.number_bytes
     length = max(1, round(network.model_bytes / shards / each))
-    push_bytes = shards * link.codec.encoded_bytes(length, each)
+    push_bytes = shards * encoded_bytes(link.codec, length, each)
     return replace(cluster, network=network.pushing(push_bytes))
 
 
