@@ -1,6 +1,7 @@
 """Time models: their distributions against theory, and draws by key alone."""
 
 import math
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +15,14 @@ from tardigrad.clusters import (
     Gamma,
     LogNormal,
     Pareto,
+    SeveralSteps,
     Stragglers,
     TimedCluster,
     Trace,
+    several_steps,
 )
+from tardigrad.policies import Sync
+from tardigrad.scheduling import schedule
 
 MANY = 20_000
 
@@ -146,3 +151,27 @@ def test_a_worker_that_is_away_cannot_leave(
         with pytest.raises(ValueError, match=told):
             Constant(workers=2, absences=absences)
     Constant(workers=2, absences=(Absence(1, 2.0, 9.0), Absence(1, 9.1), Absence(0, 3.0, 4.0)))
+
+
+@pytest.mark.parametrize("each", [2, 7, 150, 700])
+@pytest.mark.parametrize(
+    "cluster", [Gamma(workers=5, heterogeneous=True), Constant(5, (1.0, 0.2, 0.3, 4.0, 5.0))]
+)
+def test_steps_of_rows_drawn_in_slices_have_the_same_sums_to_the_bit(
+    cluster: TimedCluster, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(several_steps, "DRAWS", 500)
+    workers, rows = np.arange(5)[:, None], np.arange(13)[None, :]
+    steps = rows[..., None] * each + np.arange(each)
+    at_once = cluster.realise(3).step_s(workers[..., None], steps).sum(axis=-1)
+    several = SeveralSteps.of(cluster, each).realise(3)
+    assert np.array_equal(several.step_s(workers, rows), at_once)
+    assert several.step_s(1, 4) == at_once[1, 4]
+
+
+def test_many_steps_a_row_take_little_memory() -> None:
+    tracemalloc.start()
+    schedule(Sync(), Gamma(workers=100), updates=100, batches=200)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100e6  # 2,000,000 draws at once took 240 MB

@@ -49,6 +49,8 @@ REFUSED = {
     "order": lambda: tg.Schedule.from_order([0, 1], MANY),
     "order, shards": lambda: tg.Schedule.from_order([0, 1], 2, shards=MANY),
     "simulate": lambda: tg.simulate(TASK, RULE, cluster=BILLION, updates=10),
+    "steps of a row": lambda: tg.schedule(tg.Async(), FOUR, updates=10, batches=MANY),
+    "steps without end": lambda: tg.schedule(tg.Sync(), FOUR, updates=10, batches=10**20),
     "in step": lambda: tg.simulate(
         TASK, RULE, cluster=BILLION, updates=10, link=tg.BandwidthAware()
     ),

@@ -10,6 +10,9 @@ from tardigrad.clusters.cluster import StepTimes, TimedCluster
 from tardigrad.core.arrays import Floats
 from tardigrad.core.checks import count
 
+DRAWS = 1 << 18
+"""Step times that are drawn at once, or those of one row."""
+
 
 @dataclass(frozen=True)
 class SeveralSteps(TimedCluster):
@@ -39,10 +42,18 @@ class SeveralSteps(TimedCluster):
 
 
 class _Sums(StepTimes):
+    """Drawn a slice of rows at a time: all rows' steps at once took gigabytes."""
+
     def __init__(self, times: StepTimes, each: int) -> None:
         self._times, self._each = times, np.arange(each)
 
     def step_s(self, workers: npt.ArrayLike, steps: npt.ArrayLike) -> Floats:
-        first = np.asarray(steps)[..., None] * len(self._each)
-        took = self._times.step_s(np.asarray(workers)[..., None], first + self._each)
-        return np.asarray(took.sum(axis=-1), dtype=np.float64)
+        whose, which = np.broadcast_arrays(workers, steps)
+        whose, first = whose.reshape(-1, 1), which.reshape(-1, 1) * len(self._each)
+        took = np.empty(len(whose))
+        rows = max(1, DRAWS // len(self._each))
+        for at in range(0, len(whose), rows):
+            part = slice(at, at + rows)
+            drawn = self._times.step_s(whose[part], first[part] + self._each)
+            took[part] = drawn.sum(axis=-1)
+        return took.reshape(which.shape)

@@ -110,12 +110,14 @@ def check_control(
     count("updates", updates)
     count("shards", shards)
     count("seed", seed, least=0)
+    count("batches", batches)
     _check(policy, cluster.workers, shards, clockless=isinstance(cluster, Clockless))
     closed = isinstance(link, Full) and in_one_piece(policy, cluster, shards)
     gradients = cluster.workers + updates
     if closed:
         gradients = least_gradients(policy, cluster, updates)
-    check_size(cluster.workers, updates, shards, gradients, closed)
+    drawn = batches if isinstance(cluster, TimedCluster) else 1
+    check_size(cluster.workers, updates, shards, gradients, closed, drawn)
     check_link(policy, link)
     require(
         policy.pace(batches) is None or isinstance(cluster, TimedCluster),
