@@ -187,3 +187,14 @@ def test_what_is_not_finite_is_refused(name: str, wrong: float) -> None:
 def test_what_makes_no_sense_is_told_by_name(make: Callable[[], object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         make()
+
+
+def test_a_block_longer_than_the_slice_takes_no_memory() -> None:
+    values = np.linspace(-1.0, 2.0, 6)
+    large, fitting = tg.Int8(block=10**11), tg.Int8(block=6)
+    encoded = large.encode(values, OF)
+    for made, expected in zip(encoded, fitting.encode(values, OF), strict=True):
+        assert np.array_equal(made, expected)
+    assert np.array_equal(large.decode(encoded, 6), fitting.decode(encoded, 6))
+    assert large.encoded_bytes(6, 8) == fitting.encoded_bytes(6, 8)
+    assert [len(part) for part in large.encode(values[:0], OF)] == [0, 0]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
 from tardigrad.core.layout import flatten
-from tardigrad.tasks import Data, ModuleTask, Split, Turn, measuring, mnist_cnn
+from tardigrad.tasks import Data, ModuleTask, Split, Turn, logistic_regression, measuring, mnist_cnn
 from tardigrad.tasks.precision import Precision
 
 TURN = Turn(worker=1, step=3, row=7)
@@ -298,3 +298,8 @@ def test_tasks_of_one_layout_differ_by_their_models() -> None:
     )
     assert one.differs(same) is None
     assert one.differs(other) == "model"
+
+
+def test_batches_that_no_machine_holds_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"batch_size = 1,000,000,000,000 makes batches of at"):
+        logistic_regression(batch_size=10**12)

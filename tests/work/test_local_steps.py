@@ -1,16 +1,18 @@
 """Local steps: their limits, an independent loop, state in the order of a worker's steps."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import tardigrad as tg
 from tardigrad.tasks import Turn
+from tests.work.heavy_ball import HeavyBall
 
 LR = 0.05
 
@@ -248,3 +250,17 @@ def test_refusals() -> None:
         simulated(tg.LocalSteps(2, replace(tg.rules.sgd(0.1), rate_scale={"foo": 2.0})))
     with pytest.raises(ValueError, match=r"a tg\.Work such as"):
         simulated(LR)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kept", "kind"),
+    [({"v": torch.zeros(1)}, "dict"), ((np.zeros(1),), "ndarray"), ((0,), "int"), (None, "None")],
+)
+def test_states_that_could_not_be_saved_are_refused(kept: Any, kind: str) -> None:
+    @dataclass(frozen=True)
+    class Keeps(HeavyBall):
+        def start(self, task: Any, theta: Tensor) -> Any:
+            return kept
+
+    with pytest.raises(ValueError, match=rf"Keeps\.start: a state is made of tensors.* got {kind}"):
+        simulated(Keeps())

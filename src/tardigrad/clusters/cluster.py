@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tardigrad.clusters.network import Network
 from tardigrad.core.arrays import Floats, Ints
-from tardigrad.core.checks import count, not_negative, require
+from tardigrad.core.checks import count, not_negative, number, require
 
 
 class StepTimes(ABC):
@@ -51,7 +51,7 @@ class Absence:
         count("worker", self.worker, least=0)
         not_negative("leaves_s", self.leaves_s)
         require(
-            self.returns_s is None or self.returns_s > self.leaves_s,
+            self.returns_s is None or number("returns_s", self.returns_s) > self.leaves_s,
             f"returns_s = {self.returns_s} is not after leaves_s = {self.leaves_s}",
         )
 

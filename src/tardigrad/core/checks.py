@@ -4,6 +4,9 @@ import difflib
 import math
 from collections.abc import Iterable
 
+BITS = 128
+"""Whole numbers that count something have fewer bits."""
+
 
 def require(condition: bool, message: str) -> None:
     if not condition:
@@ -12,10 +15,14 @@ def require(condition: bool, message: str) -> None:
 
 def number(field: str, value: object) -> float:
     """A finite real number (bool is not one)."""
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    if not good or not math.isfinite(float(value)):  # type: ignore[arg-type]
-        raise ValueError(f"{field} must be a finite number, got {value!r}")
-    return float(value)  # type: ignore[arg-type]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            found = float(value)
+        except OverflowError:  # of a whole number
+            raise _too_large(field, int(value)) from None
+        if math.isfinite(found):
+            return found
+    raise ValueError(f"{field} must be a finite number, got {value!r}")
 
 
 def positive(field: str, value: object) -> None:
@@ -37,6 +44,13 @@ def fraction(field: str, value: object) -> None:
 def count(field: str, value: object, least: int = 1) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{field} must be a whole number of at least {least}, got {value!r}")
+    if value.bit_length() > BITS:
+        raise _too_large(field, value)
+
+
+def _too_large(field: str, value: int) -> ValueError:
+    digits = round(value.bit_length() * math.log10(2))  # Python does not write very long ones
+    return ValueError(f"{field} is too large: it has about {digits} digits; give a smaller number")
 
 
 def one_of(field: str, value: object, choices: Iterable[object]) -> None:

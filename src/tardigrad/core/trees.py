@@ -2,7 +2,7 @@
 whether numbers are finite."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,9 +13,10 @@ def named(tree: Any, prefix: str) -> dict[str, Tensor]:
     """Every tensor under its dotted name: `prefix.optimizer.velocity.0`."""
     if isinstance(tree, Tensor):
         return {prefix: tree}
-    fields = getattr(tree, "_fields", range(len(tree)))
+    children = _children(tree)
+    fields = getattr(tree, "_fields", range(len(children)))
     out: dict[str, Tensor] = {}
-    for name, child in zip(fields, tree, strict=True):
+    for name, child in zip(fields, children, strict=True):
         out |= named(child, f"{prefix}.{name}")
     return out
 
@@ -25,12 +26,22 @@ def leaves(tree: Any) -> list[Tensor]:
     if isinstance(tree, Tensor):
         return [tree]
     found: list[Tensor] = []
-    for child in tree:
+    for child in _children(tree):
         if isinstance(child, Tensor):
             found.append(child)
-        elif child:
+        else:
             found += leaves(child)
     return found
+
+
+def _children(tree: Any) -> Sequence[Any]:
+    """Refused are dictionaries, arrays and bare numbers, which could not be saved by name."""
+    if isinstance(tree, tuple | list):
+        return tree
+    raise ValueError(
+        f"a state is made of tensors in nested tuples or NamedTuples, got {type(tree).__name__}: "
+        "use (tensor, tensor) for it, and torch.tensor(…) for a number"
+    )
 
 
 def rebuilt(template: Any, tensors: Iterable[Tensor]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from tardigrad.core.checks import nearest, require
+from tardigrad.core.checks import nearest, number, require
 from tardigrad.core.own_code import WRITE, factory, is_own, own_name, raised
 
 Plain = Any
@@ -258,6 +258,8 @@ def _scalar(path: str, data: Plain, hint: Any) -> Any:
     says, accepted = _SCALARS[hint]
     good = isinstance(data, accepted) and not (isinstance(data, bool) and hint is not bool)
     require(good, f"{path} must be {says}, got {data!r}")
+    if hint is float:
+        return number(path, data) if isinstance(data, int) else data
     return data if hint in (bool, str) else hint(data)
 
 

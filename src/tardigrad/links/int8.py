@@ -36,7 +36,8 @@ class Int8(Codec):
 
     def encode(self, values: Values, of: SliceOf) -> Encoded:
         check_encodable(self, values)
-        blocks = np.zeros((self._blocks(len(values)), self.block), dtype=values.dtype)
+        block = max(1, min(self.block, len(values)))
+        blocks = np.zeros((self._blocks(len(values)), block), dtype=values.dtype)
         blocks.ravel()[: len(values)] = values
         scales = np.abs(blocks).max(axis=1) / values.dtype.type(LARGEST)
         most = np.finfo(values.dtype).max / values.dtype.type(LARGEST)
@@ -48,7 +49,7 @@ class Int8(Codec):
 
     def decode(self, encoded: Encoded, length: int) -> Values:
         scales, steps = encoded
-        each = np.repeat(scales, self.block)[:length]
+        each = np.repeat(scales, min(self.block, length))[:length]
         decoded: Values = each * steps.astype(scales.dtype)
         return decoded
 

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from tardigrad.core.checks import require
+from tardigrad.core.memory import physical_bytes
+from tardigrad.tasks.samples import Samples, tensors_in
 
 
 def at_least(field: str, value: float, low: float) -> None:
@@ -36,3 +38,15 @@ def check_dense(module: nn.Module) -> None:
             f"{name or 'the module'} is {type(layer).__name__}(sparse=True), whose gradients are "
             "sparse, but rules and shards take whole vectors: make it with sparse=False",
         )
+
+
+def check_batch_size(batch_size: int, inputs: Samples) -> None:
+    """Refuse batches that this machine cannot hold, before one is drawn."""
+    position = 8
+    each = position + sum(part.nbytes // max(1, len(part)) for part in tensors_in(inputs))
+    there = physical_bytes()
+    require(
+        batch_size * each <= there,
+        f"batch_size = {batch_size:,} makes batches of at least {batch_size * each // 10**9:,} GB, "
+        f"and this machine has {there // 10**9:,} GB of memory: use a smaller one",
+    )

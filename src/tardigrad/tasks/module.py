@@ -15,7 +15,7 @@ from tardigrad.core import keys
 from tardigrad.core.checks import require
 from tardigrad.core.layout import Layout, flatten
 from tardigrad.tasks.augment import AUGMENTS, Augment, augmentation
-from tardigrad.tasks.checks import check_dense, check_parameters
+from tardigrad.tasks.checks import check_batch_size, check_dense, check_parameters
 from tardigrad.tasks.losses import Loss, draws_nothing, weighs_equally
 from tardigrad.tasks.measuring import Metric, check_metrics, measure
 from tardigrad.tasks.objective import Objective
@@ -131,6 +131,7 @@ class ModuleTask:
         for part in (self.data.train, self.data.validation, self.data.test):
             if part is not None:
                 self._objective.check(self.module, part)
+        check_batch_size(batch_size, self.data.train.inputs)
         self.epoch_size = len(self.data.train)
         labels = labels_of(self.data.train.targets)
         self._sampler = sampler(sampling, self.epoch_size, batch_size, seed, workers, labels)

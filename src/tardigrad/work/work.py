@@ -64,7 +64,11 @@ class Work(ABC, Generic[Kept]):
         return
 
     def keeps_state(self, task: Task) -> bool:
-        return bool(leaves(self.start(task, task.start())))
+        state = self.start(task, task.start())
+        try:
+            return bool(leaves(state))
+        except ValueError as error:
+            raise ValueError(f"{type(self).__name__}.start: {error}") from None
 
 
 AnyWork = Work[Any]
