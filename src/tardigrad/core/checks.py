@@ -13,6 +13,18 @@ def require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def of_kind(
+    field: str, value: object, kinds: type | tuple[type, ...], called: str, example: str
+) -> None:
+    """Refuse what is of another kind, such as a name or a class where an object belongs."""
+    if isinstance(value, kinds):
+        return
+    got = repr(value)
+    if isinstance(value, type):
+        got = f"the class {value.__name__}: write {value.__name__}(…), with its arguments"
+    raise ValueError(f"{field} must be {called} such as {example}, got {got}")
+
+
 def number(field: str, value: object) -> float:
     """A finite real number (bool is not one)."""
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -11,6 +11,7 @@ from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.engine.choose import ENGINES, Engine, choose
 from tardigrad.engine.drive import drive
 from tardigrad.engine.execution import Execution
+from tardigrad.engine.given import check_learned, check_parts
 from tardigrad.engine.job import Job
 from tardigrad.engine.lockstep import Lockstep
 from tardigrad.engine.observer import Observer, Watch
@@ -89,6 +90,8 @@ def execute(
         say: told, in a line each, which engine was picked and why, and whether the code has changed
             since the checkpoint to go on from (a warning, where nobody is to be told).
     """
+    check_learned(task, rule)
+    check_parts(stop=stop, checkpoints=checkpoints, limits=limits)
     evaluation = Evaluation.of(evaluation)
     checkpoints, limits = checkpoints or Checkpoints(), limits or Limits()
     if checkpoints.resume and checkpoints.folder is not None and limits.chunk is None:
@@ -149,6 +152,8 @@ def simulate(
     `shards="tensor"` makes each tensor a shard of its own, with its own version: what a link then
     decides, it decides per tensor.
     """
+    check_learned(task, rule)
+    check_parts(policy=policy, cluster=cluster, link=link, **options)
     if shards == "tensor":
         shards, options["shard_by"] = len(task.layout.names), "tensor"
     check_weights(rule, policy or Async())

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from tardigrad.core.checks import require
+from tardigrad.core.checks import of_kind, require
 from tardigrad.engine.observer import Ended
 from tardigrad.links import Codec, Identity
 from tardigrad.rules import Rule
@@ -120,6 +121,7 @@ class Run:
         without a task there is no `module`, and without a task and a rule no replay. trust_code:
         execute code that the folder's spec names, even if it was never run from this account.
         """
+        of_kind("folder", folder, (str, PathLike), "the path of a run's folder", '"runs/first"')
         run: Run = _above("load")(folder, task, rule, work, codec, trust_code)
         return run
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 from tardigrad.core.checks import count, require
+from tardigrad.engine.given import check_parts
 from tardigrad.engine.run import Say
 from tardigrad.experiment.cells import Experiment, MakeObservers, RunCell
 from tardigrad.experiment.kept import keep_outcomes
@@ -97,6 +98,7 @@ def compare(
             f"task must be a task, a function that makes one of a seed, a tg.Spec or a file's "
             f"path, got {task!r}",
         )
+        check_parts(**setting)
         cluster = setting.get("cluster")
         fill = {"seed": setting.get("seed", 0), "workers": cluster.workers if cluster else 1}
         for label, rule in rules_named(rules).items():

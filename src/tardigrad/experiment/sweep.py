@@ -2,10 +2,11 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tardigrad.core.checks import count, require
+from tardigrad.core.checks import count, of_kind, require
 from tardigrad.core.own_code import brief, title_name
 from tardigrad.engine.run import Say
 from tardigrad.experiment.cells import MakeObservers, RunCell
@@ -97,7 +98,11 @@ def cells_of(swept: Sequence[Point], observers: MakeObservers | None = None) -> 
 def _data(experiment: Spec | str | Path | Table) -> Table:
     if isinstance(experiment, Spec):
         return experiment.data()
-    return experiment if isinstance(experiment, Mapping) else read_toml(Path(experiment))
+    if isinstance(experiment, Mapping):
+        return experiment
+    kinds = (str, PathLike, Spec, Mapping)
+    of_kind("experiment", experiment, kinds, "a tg.Spec or the path of its file", '"a.toml"')
+    return read_toml(Path(experiment))
 
 
 class Axes(NamedTuple):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import tomli_w
 import torch
 
 from tardigrad.clusters import CLUSTERS, TimedCluster, Trace
-from tardigrad.core.checks import count, not_negative, require
+from tardigrad.core.checks import count, not_negative, of_kind, require
 from tardigrad.core.result_table import ResultTable
 from tardigrad.engine.result_files import write
 from tardigrad.engine.run import Say
@@ -158,6 +159,16 @@ def plan(
             left out: nowhere. `Planned.save` writes what was found.
         say: told, a line at a time, how it goes.
     """
+    of_kind(
+        "where",
+        where,
+        (str, PathLike, TimedCluster),
+        "the path of a log of step times, a name of `tardigrad list traces`, or a cluster",
+        "tg.Gamma(workers=8)",
+    )
+    if spec is not None:
+        kinds = (str, PathLike, Spec)
+        of_kind("spec", spec, kinds, "a tg.Spec or the path of its file", '"a.toml"')
     sizes = _sizes(workers)
     data, name = _data(where, spec, changes, max(sizes, default=None))
     cluster = _cluster(data)

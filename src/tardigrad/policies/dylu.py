@@ -38,6 +38,7 @@ class DyLU(WrappingPolicy):
     rows: int = 4
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         count("rows", self.rows)
 
     def pace(self, steps: int) -> Pace | None:

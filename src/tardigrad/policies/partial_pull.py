@@ -35,6 +35,7 @@ class PartialPull(WrappingPolicy):
     pull_timeout_s: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_pulling(self.pull, self.pull_timeout_s)
         for policy in layers(self.policy):
             inner = type(policy).__name__

@@ -39,6 +39,7 @@ class RampUp(WrappingPolicy):
     updates: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         count("updates", self.updates)
 
     def push_half(self, workers: Iterable[int]) -> PushHalf:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tardigrad.core.checks import of_kind
 from tardigrad.policies.machine import Policy, PullHalf, PushHalf
 from tardigrad.policies.pace import Pace
 
@@ -12,6 +13,9 @@ class WrappingPolicy(Policy):
     """Says what `policy` says, but for what it decides itself."""
 
     policy: Policy
+
+    def __post_init__(self) -> None:
+        of_kind("policy", self.policy, Policy, "a tg.Policy", "tg.Async()")
 
     @property
     def needs_clock(self) -> bool:

@@ -23,6 +23,7 @@ from tardigrad.core.trees import not_finite
 from tardigrad.engine import Checkpoints, Diverged, Evaluation, History, Run
 from tardigrad.engine.drive import check_splits, how_it_failed
 from tardigrad.engine.execute import ShardBy, check_weights, check_work, divide, work_of
+from tardigrad.engine.given import check_learned, check_parts
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.observer import Observer, Observers
 from tardigrad.engine.result_files import SUMMARY, MetricsFile, save_result, write_summary
@@ -123,6 +124,8 @@ def train(
         say: told, in a line each, which process has died and was replaced, and what takes long;
             None: written to the log `tardigrad`.
     """
+    check_learned(task, rule)
+    check_parts(policy=policy, link=link, stop=stop, checkpoints=checkpoints)
     policy, link, evaluation = policy or Async(), link or Full(), Evaluation.of(evaluation)
     work = work_of(work, rule)
     checkpoints = checkpoints or Checkpoints()

@@ -20,6 +20,7 @@ from tardigrad.core.checks import count, require
 from tardigrad.links import Codec, Full, Gate, Identity, Link, encoded_bytes
 from tardigrad.policies import Async, Policy
 from tardigrad.scheduling.closed import closed_schedule, in_one_piece, least_gradients
+from tardigrad.scheduling.given import check_given
 from tardigrad.scheduling.loop import ControlLoop
 from tardigrad.scheduling.paced import PacedLoop, PacedSource
 from tardigrad.scheduling.recorder import Recorder
@@ -44,6 +45,7 @@ def schedule(
     All workers start at time 0 from version 0. `bulk=False` takes the event loop even where a
     closed form gives the same schedule at once. A row takes as many step times as it has `batches`.
     """
+    check_given(policy=policy, cluster=cluster, link=link)
     policy, link = policy or Async(), link or Full()
     about = check_control(policy, cluster, updates, seed, shards, link, batches)
     assert cluster is not None
