@@ -196,6 +196,7 @@ def test_python_plans_as_the_command_does(cli: Cli, tmp_path: Path) -> None:
         (("time.csv",), "time may be when a step ended or how long it took"),
         (("small.toml", "rule.lr=-1"), "lr"),
         (("small.toml", "link={name='every',push=2,pull=1}"), "plan with link=full"),
+        (("small.toml", "link={codec='sign'}"), "plan with link=full"),
         (("empty.toml",), "has no [cluster]"),
         (
             ("small.toml", "work={name='micro_batches',size=2}", "--target", "loss=0.5"),

@@ -40,7 +40,15 @@ def test_a_link_is_a_section_like_any_other() -> None:
         ({"link": {"name": "every", "pull": 0}}, "pull must be a whole number of at least 1"),
         ({"link": {"name": "budget", "bytes_per_update": 0}}, "bytes_per_update must be greater"),
         ({"rule": {"name": "sgd", "lr": 0.1}}, "this rule keeps none"),
-        ({"link": {"name": "every", "push": 2}, "policy": "sync"}, "use an asynchronous policy"),
+        (
+            {"link": {"name": "every", "push": 2}, "policy": "sync"},
+            "use an asynchronous policy, or push=1$",
+        ),
+        (
+            {"link": {"name": "budget", "bytes_per_update": 9, "direction": "push"}}
+            | {"policy": {"name": "rennala", "batch": 2}},
+            'use an asynchronous policy, or on_drop="reapply"$',
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_made(

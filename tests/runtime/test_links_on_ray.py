@@ -141,7 +141,7 @@ def test_a_file_with_a_link_runs_and_replays(pool: ActorPool, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("policy", "rule", "link", "message"),
     [
-        (tg.Sync(), RULE, tg.Every(push=2), "waits for every worker's gradient"),
+        (tg.Sync(), RULE, tg.Every(push=2), "waits for the gradients of several pushes"),
         (tg.Async(), rules.sgd(lr=0.1), tg.BandwidthAware(), "this rule keeps none"),
     ],
 )

@@ -237,8 +237,14 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"a class such as torch\.optim\.AdamW"):
         tg.LocalSteps(2, "adamw")  # type: ignore[arg-type]
     work = tg.LocalSteps(2, tg.rules.sgd(0.1))
-    with pytest.raises(ValueError, match="a link that averages"):
+    with pytest.raises(ValueError, match=r"a link that averages .* use push=1$"):
         simulated(work, link=tg.Every(push=2))
+    budget = tg.Budget(60.0, direction="push")
+    with pytest.raises(ValueError, match=r'a link that averages .* use on_drop="reapply"$'):
+        simulated(work, link=budget)
+    made = tg.schedule(cluster=tg.Gamma(workers=3), updates=9, link=tg.Every(push=2))
+    with pytest.raises(ValueError, match=r"a link that averages .* use a link that sends every"):
+        tg.execute(made, task(), tg.rules.sgd(LR), work=work)
     with pytest.raises(ValueError, match="b_staleness"):
         simulated(work, evaluation=tg.Evaluation(5, measures=("b_staleness",)))
     averaged = replace(tg.rules.sgd(0.1), ema=0.9)
@@ -264,3 +270,16 @@ def test_states_that_could_not_be_saved_are_refused(kept: Any, kind: str) -> Non
 
     with pytest.raises(ValueError, match=rf"Keeps\.start: a state is made of tensors.* got {kind}"):
         simulated(Keeps())
+
+
+@pytest.mark.parametrize("batches", [0, 2.5])
+def test_a_row_of_a_work_is_of_whole_batches(batches: Any) -> None:
+    @dataclass(frozen=True)
+    class Takes(HeavyBall):
+        @property
+        def batches(self) -> int:
+            taken: int = batches
+            return taken
+
+    with pytest.raises(ValueError, match=rf"Takes\.batches must be a whole .* got {batches}"):
+        simulated(Takes())

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Literal, TypedDict, Unpack
 
 from tardigrad.clusters import Cluster
-from tardigrad.core.checks import one_of, require
+from tardigrad.core.checks import count, one_of, require
 from tardigrad.core.layout import Sharding
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.engine.choose import ENGINES, Engine, choose
@@ -122,7 +122,7 @@ def prepare(
     check_weights(rule, schedule)
     sharding = divide(task, rule, schedule.shards, shard_by)
     work, codec = work_of(work, rule), codec_of(codec)
-    check_work(work, task, "average" if schedule.merged else None, measures)
+    check_work(work, task, None, measures, bool(schedule.merged))
     most = int(schedule.steps.max(initial=0))
     require(
         most <= work.batches,
@@ -159,8 +159,8 @@ def simulate(
     check_weights(rule, policy or Async())
     if link is None or not link.reads_deviation:
         work = work_of(options.get("work"), rule)
-        if link is not None and link.withholds_pushes:  # though it may come to hold none back
-            check_work(work, task, link.on_drop)
+        if link is not None and link.averages:  # though it may come to hold none back
+            check_work(work, task, link)
         made = schedule(policy, cluster, updates, seed, shards, link, batches=work.batches)
         codec = None if link is None else link.codec
         return execute(made, task, rule, engine, codec=codec, **options)
@@ -228,7 +228,7 @@ def prepare_together(
     assert cluster is not None
     check_workers(task, cluster.workers)
     check_weights(rule, policy)
-    check_work(work, task, link.on_drop if link.withholds_pushes else None, measures)
+    check_work(work, task, link, measures)
     check_codec(codec_of(link.codec), measures)
     require(
         policy.pace(work.batches) is None,
@@ -263,6 +263,8 @@ def work_of(given: AnyWork | None, rule: Rule) -> AnyWork:
         f"{type(rule).__name__}.prepare would not be called: what workers do to a gradient is the "
         "work's, so write a tg.Work of your own, or tg.OneGradient(clip_norm=1.0)",
     )
+    if given is not None:
+        count(f"{type(given).__name__}.batches", given.batches)
     work = given or OneGradient()
     if rule.clip_norm is None or work == OneGradient(rule.clip_norm):
         return work
@@ -292,16 +294,21 @@ def check_codec(codec: Codec, measures: Sequence[str]) -> None:
 
 
 def check_work(
-    work: AnyWork, task: Task, on_drop: str | None, measures: Sequence[str] = ()
+    work: AnyWork,
+    task: Task,
+    link: Link | None = None,
+    measures: Sequence[str] = (),
+    averaged: bool = False,
 ) -> None:
-    """Refuse what goes with one gradient alone. on_drop: what becomes of pushes that a link holds
-    back; None where none are."""
+    """Refuse what goes with one gradient alone. averaged: whether a schedule has pushes that its
+    link, which is not known here, has averaged."""
+    instead = link.unaveraged if link is not None else Link.unaveraged
     work.check_names(task.layout)
     name = type(work).__name__
     require(
-        work.batches == 1 or on_drop != "average",
+        work.batches == 1 or not (averaged if link is None else link.averages),
         f"{name} pushes what {work.batches} batches have made, and a link that averages it into a "
-        'later push would add views that are far apart: use on_drop="reapply", or no such link',
+        f"later push would add views that are far apart: use {instead}",
     )
     require(
         "b_staleness" not in measures or not work.keeps_state(task),

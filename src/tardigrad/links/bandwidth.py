@@ -39,6 +39,8 @@ class BandwidthAware(Link):
     Odena 2016, "Faster Asynchronous SGD", eq. 9.
     """
 
+    unaveraged: ClassVar[str] = 'on_drop="reapply"'
+
     reads_deviation: ClassVar[bool] = True
 
     c_push: float = 0.0

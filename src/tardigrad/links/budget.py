@@ -44,6 +44,8 @@ class Budget(Link):
     is a **choice**: frequency in proportion to the deviation.
     """
 
+    unaveraged: ClassVar[str] = 'on_drop="reapply"'
+
     reads_deviation: ClassVar[bool] = True
 
     bytes_per_update: float

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tardigrad.core.checks import count
 from tardigrad.links.codec import Codec
@@ -25,6 +26,8 @@ class Every(Link):
 
     Dean et al. 2012, "Large Scale Distributed Deep Networks", section 4.1 and appendix.
     """
+
+    unaveraged: ClassVar[str] = "push=1"
 
     push: int = 1
     pull: int = 1

@@ -51,6 +51,9 @@ class Link(ABC):
     reads_deviation: ClassVar[bool] = False
     """Whether decisions depend on tensors, so that schedule and execution advance together."""
 
+    unaveraged: ClassVar[str] = "a link that sends every push"
+    """What to write instead where no push may be averaged into a later one."""
+
     on_drop: OnDrop = "average"
     """What becomes of a gradient that is not sent.
 
@@ -69,6 +72,11 @@ class Link(ABC):
     def withholds_pushes(self) -> bool:
         """Whether a push may stay behind."""
         return False
+
+    @property
+    def averages(self) -> bool:
+        """Whether a push that stays behind is averaged into a later one."""
+        return self.withholds_pushes and self.on_drop == "average"
 
     @abstractmethod
     def realise(self, seed: int, shard_bytes: Sequence[int]) -> Gate | None:

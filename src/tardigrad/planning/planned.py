@@ -240,8 +240,11 @@ def _cluster(data: Mapping[str, Any]) -> TimedCluster:
         isinstance(cluster, TimedCluster),
         "a plan is about time, and a dispatcher has none: use a cluster with times, such as gamma",
     )
+    link = data.get("link", "full")
+    if isinstance(link, Mapping):  # a codec may stand there alone
+        link = {"name": "full", **link}
     require(
-        STRUCTURE.named(LINK, "link", data.get("link", "full")) == Full(),
+        STRUCTURE.named(LINK, "link", link) == Full(),
         "a plan compares policies where every message is sent whole: plan with link=full, and put "
         "the link into what is recommended",
     )

@@ -141,7 +141,7 @@ def train(
     check_link(policy, link)
     check_weights(rule, policy)
     check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
-    check_work(work, task, link.on_drop if link.withholds_pushes else None)
+    check_work(work, task, link)
     check_size(workers, updates, shards, workers + updates, closed=False)
     check_sendable(task=task, rule=rule, policy=policy, link=link, work=work, cluster=impose)
     check_room(task, workers, processes)

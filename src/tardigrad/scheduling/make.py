@@ -161,10 +161,10 @@ def check_link(policy: Policy, link: Link) -> None:
         f"codec must be a tg.Codec such as tg.TopK(0.01), got {link.codec!r}",
     )
     require(
-        policy.asynchronous or not (link.withholds_pushes and link.on_drop == "average"),
+        policy.asynchronous or not link.averages,
         f"{type(link).__name__} averages gradients that it does not send into a later push, but "
-        f"{type(policy).__name__} waits for every worker's gradient of a round: use an "
-        'asynchronous policy, or on_drop="reapply"',
+        f"{type(policy).__name__} waits for the gradients of several pushes before it updates: use "
+        f"an asynchronous policy, or {link.unaveraged}",
     )
     require(
         not policy.interrupts or isinstance(link, Full),
