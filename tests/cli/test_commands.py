@@ -78,6 +78,8 @@ def test_a_diverged_rule_is_told_as_diverged(cli: Cli) -> None:
         ("sgd,fasdg", "did you mean 'fasgd'?"),
         ("sgd:momentm=1", "did you mean 'momentum'?"),
         ("sgd:lr", "write key=value"),
+        ("sgd:name=adam", "'sgd:name=adam' says two names of a rule"),
+        ("sgd:lr=0.1:lr=0.2", "'sgd:lr=0.1:lr=0.2' says lr twice: keep one"),
     ],
 )
 def test_rules_to_compare_are_checked_first(cli: Cli, rules: str, message: str) -> None:
@@ -132,6 +134,9 @@ def test_listing_something_else_names_the_nearest(cli: Cli) -> None:
     assert "did you mean 'rules'?" in said.err
 
 
+COMPARED = {"report": (), "compare": ("--rules", "sgd"), "sweep": ("rule.lr=[0.1,0.2]",)}
+
+
 def test_report_draws_again_from_the_folder(cli: Cli) -> None:
     cli("run", "small.toml")
     for figure in Path("runs/small").glob("*.png"):
@@ -142,6 +147,11 @@ def test_report_draws_again_from_the_folder(cli: Cli) -> None:
     drawn = {figure.stem for figure in Path("runs/small").glob("*.png")}
     assert drawn == {"loss_by_update", "loss_by_time", "delays", "timeline"}
     assert "holds no run" in cli("report", "runs").err
+    for words in (("report", "runs/small"), ("compare", "small.toml"), ("sweep", "small.toml")):
+        for target in ("nan", "inf"):
+            refused = cli(*words, *COMPARED[words[0]], "--target", target)
+            assert refused.code == 2
+            assert f"target must be a finite number, got {target}" in refused.err
 
 
 def test_data_lists_and_names_what_it_does_not_know(cli: Cli) -> None:

@@ -191,6 +191,7 @@ def test_python_plans_as_the_command_does(cli: Cli, tmp_path: Path) -> None:
         (("small.toml", "--target", "loss=0.5", "--seeds", "0"), "seeds must be a whole number"),
         (("small.toml", "--workers", "8:4"), "workers is a number or a range such as 8:64"),
         (("small.toml", "--mtbf", "never"), "mtbf is a time above 0"),
+        (("small.toml", "--repair", "1h"), "nothing says how often: give --mtbf too"),
         (("one.csv",), "one.csv has the times of one worker"),
         (("negative.csv",), "line 2: step_s must be finite and greater than 0, got '-1.0'"),
         (("time.csv",), "time may be when a step ended or how long it took"),

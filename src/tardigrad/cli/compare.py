@@ -8,6 +8,7 @@ import typer
 from tardigrad.cli.cells import places, watched
 from tardigrad.cli.console import out, tell
 from tardigrad.cli.report import show_results
+from tardigrad.core.checks import number
 from tardigrad.experiment import Spec
 from tardigrad.experiment import compare as compare_rules
 
@@ -53,6 +54,8 @@ def compare(
     differences from the baseline, paired by seed, with 95% intervals. Figures show the curves, the
     differences and the timelines.
     """
+    if target is not None:
+        number("target", target)
     spec = Spec.load(file, changes or ())
     on_gpu = str(spec.task.get("device", "cpu")).startswith("cuda")
     if jobs is None and not on_gpu:

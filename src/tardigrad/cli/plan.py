@@ -8,11 +8,14 @@ import typer
 
 from tardigrad.cli.console import out, stopped, tell
 from tardigrad.cli.show import show
+from tardigrad.core.checks import require
 from tardigrad.planning.goal import seconds_of
 from tardigrad.planning.needed import Needed
 from tardigrad.planning.planned import BUDGET, FIGURE, NOT_PROGRESS, RECOMMENDED
 from tardigrad.planning.planned import plan as planned
 from tardigrad.planning.what_if import Failures
+
+REPAIR = "5m"
 
 
 def plan(
@@ -53,8 +56,8 @@ def plan(
         typer.Option("--mtbf", help="What if a worker failed that often (mean time, such as 6h)?"),
     ] = None,
     repair: Annotated[
-        str, typer.Option("--repair", help="With --mtbf: time until it is replaced.")
-    ] = "5m",
+        str | None, typer.Option("--repair", help="With --mtbf: time until it is replaced [5m].")
+    ] = None,
     needed: Annotated[
         Path | None,
         typer.Option(
@@ -87,8 +90,13 @@ def plan(
     """
     folder = to or Path("plans") / file.stem
     failures = None
+    require(
+        repair is None or mtbf is not None,
+        "repair says how long a worker that failed is away, and nothing says how often: give "
+        "--mtbf too, such as --mtbf 6h",
+    )
     if mtbf is not None:
-        failures = Failures(seconds_of("mtbf", mtbf), seconds_of("repair", repair))
+        failures = Failures(seconds_of("mtbf", mtbf), seconds_of("repair", repair or REPAIR))
     try:
         found = planned(
             file,

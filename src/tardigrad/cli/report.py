@@ -9,7 +9,7 @@ import typer
 from tardigrad import report as reports
 from tardigrad.cli.console import out
 from tardigrad.cli.show import show
-from tardigrad.core.checks import require
+from tardigrad.core.checks import number, require
 from tardigrad.engine.result_files import SCHEDULE
 from tardigrad.recording.folder import RunFolder
 from tardigrad.report import page as pages
@@ -53,6 +53,8 @@ def report(
 
     **tardigrad report --html SYNC ASYNC** puts two runs on one clock, the first above the second.
     """
+    if target is not None:
+        number("target", target)
     if html:
         require(baseline is None, "a page has no baseline: leave --baseline out")
         _page(runs, target, to or ())

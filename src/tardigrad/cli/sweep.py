@@ -8,6 +8,7 @@ import typer
 from tardigrad.cli.cells import places, watched
 from tardigrad.cli.console import out, tell
 from tardigrad.cli.report import show_results
+from tardigrad.core.checks import number
 from tardigrad.experiment import sweep as sweep_points
 
 
@@ -47,6 +48,8 @@ def sweep(
     a GPU, runs that differ in rule and task.seed alone are stacked and executed as one; of others,
     several have a process each where one leaves the GPU idle.
     """
+    if target is not None:
+        number("target", target)
     folder, files = places(to, Path("runs") / f"{file.stem}-sweep")
     many = bool(seeds and seeds > 1) or any(word.startswith("seed=") for word in axes)
     with watched(folder, many) as bars:

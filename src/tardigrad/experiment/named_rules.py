@@ -48,6 +48,14 @@ def table_of(text: str, base: Table) -> Table:
     name, *options = split(text, ":") or [""]
     if options and "=" not in options[0] and name not in RULE.makers:
         name = f"{name}:{options.pop(0)}"
+    said = [option.partition("=")[0].strip() for option in options]
+    require(
+        "name" not in said,
+        f"{text!r} says two names of a rule: write the one that is meant before the first colon, "
+        "as in sgd:lr=0.02",
+    )
+    for key in said:
+        require(said.count(key) == 1, f"{text!r} says {key} twice: keep one")
     rule: dict[str, Plain] = {"name": name}
     kept = [key for key in KEPT if key in base and (key != "lr" or takes_rate(name))]
     return changed(rule | {key: base[key] for key in kept}, options)
