@@ -73,6 +73,34 @@ def test_what_was_changed_since_is_refused(folder: Path) -> None:
         tg.Run.load(folder)
 
 
+def other_name(file: Path, key: str) -> str:
+    """The spec of a run whose `key` names a file and nothing in it."""
+    text = file.read_text()
+    if key == "rate":
+        return text.replace("lr = 0.1", f'lr = {{rate = "{Path.cwd()}/evil.py"}}')
+    if key == "log":
+        return text + f'[[log]]\nname = "{Path.cwd()}/evil.py"\n'
+    if key == "relative":
+        return re.sub(r'name = ".*rule.py:mine"', 'name = "evil.py"', text)
+    rest = re.sub(rf"\[{key}\]\n(.+\n)*", "", text)
+    return rest + f'[{key}]\nname = "{Path.cwd()}/evil.py"\nlr = 0.1\n'
+
+
+@pytest.mark.parametrize("key", ["rule", "policy", "work", "task", "log", "rate", "relative"])
+@pytest.mark.parametrize("read", [tg.Run.load, tg.replay])
+def test_a_file_without_a_name_in_it_is_refused_before_it_is_executed(
+    read: Callable[..., object], key: str, folder: Path
+) -> None:
+    write("evil.py", "from pathlib import Path\nPath('executed').touch()\ndef f(): ...\n")
+    file = folder / "spec.toml"
+    file.write_text(other_name(file, key))
+    with pytest.raises(ValueError, match=r"evil\.py.* and this account.*trust_code=True"):
+        read(folder)
+    with pytest.raises(ValueError, match=r"does not say which function.*It has f"):
+        read(folder, trust_code=True)
+    assert not Path("executed").exists()
+
+
 def test_a_run_of_ours_alone_is_anybodys_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
     run_spec(spec_of(), "plain")
     of_another_account(monkeypatch)

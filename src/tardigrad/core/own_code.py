@@ -5,12 +5,13 @@ when its text or that of a file it imports has changed. Its folder is where its 
 for, after everything that is installed.
 """
 
+import ast
 import hashlib
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
@@ -89,13 +90,16 @@ def title_name(name: str) -> str:
 def factory(own: OwnName, where: str) -> Callable[..., Any]:
     """What the name stands for; `where` is the key that says it."""
     said = f"{where} = {str(own)!r}"
+    if own.is_file:
+        _check_there(own, said)
+    require(  # before anything of it is executed
+        bool(own.factory),
+        f"{where} = {own.source!r} does not say which function: write {own.source}:NAME."
+        f"{_offered(_written_in(Path(own.source)))}",
+    )
     module = _of_file(own, said) if own.is_file else _imported(own, said)
     offers = [name for name, _ in _factories(module)]
-    known = f" It has {', '.join(offers)}" if offers else " It has no function or class of its own"
-    require(
-        bool(own.factory),
-        f"{where} = {own.source!r} does not say which function: write {own.source}:NAME.{known}",
-    )
+    known = _offered(offers)
     require(
         hasattr(module, own.factory),
         f"{said}: {own.source} has no {own.factory!r}{nearest(own.factory, offers) or '.'}{known}",
@@ -133,7 +137,7 @@ def own_modules() -> list[ModuleType]:
     return [module for file, module in _with_files() if file in files]
 
 
-def _of_file(own: OwnName, said: str) -> ModuleType:
+def _check_there(own: OwnName, said: str) -> None:
     file = _absolute(Path(own.source))
     if not file.is_file():
         beside = [str(path.name) for path in file.parent.glob(f"*{SUFFIX}")]
@@ -142,6 +146,10 @@ def _of_file(own: OwnName, said: str) -> ModuleType:
             f"{said}: there is no file {file}{in_folder or '.'} Paths in a spec start at its own "
             "folder, those in a command at the working folder"
         )
+
+
+def _of_file(own: OwnName, said: str) -> ModuleType:
+    file = _absolute(Path(own.source))
     source = _source(_module_name(file), file)
     digests = {
         s.file.resolve(): hashlib.sha256(s.file.read_bytes()).hexdigest()
@@ -249,6 +257,21 @@ def _factories(module: ModuleType) -> Iterator[tuple[str, Any]]:
     for name, value in vars(module).items():
         if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__:
             yield name, value
+
+
+def _written_in(file: Path) -> list[str]:
+    """The functions and classes that a file's text defines; nothing is executed for it."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    defined = (ast.FunctionDef, ast.ClassDef)
+    names = (node.name for node in tree.body if isinstance(node, defined))
+    return [name for name in names if not name.startswith("_")]
+
+
+def _offered(names: Sequence[str]) -> str:
+    return f" It has {', '.join(names)}" if names else " It has no function or class of its own"
 
 
 def _source(module: str, file: Path) -> SourceFile:

@@ -52,7 +52,7 @@ def _named(data: Any) -> Iterator[str]:
     elif isinstance(data, list):
         for value in data:
             yield from _named(value)
-    elif isinstance(data, str) and ":" in data and own_name(data) is not None:
+    elif isinstance(data, str) and own_name(data) is not None:
         yield data
 
 
