@@ -116,3 +116,15 @@ def test_a_home_that_cannot_be_written_to_asks(
     run_spec(tg.Spec.load(folder / "spec.toml"), "again")
     with pytest.raises(ValueError, match="trust_code=True"):
         tg.Run.load("again")
+
+
+def test_an_account_without_a_home_asks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", unknown)
+    assert run_spec(tg.Spec.load(folder / "spec.toml"), "again").schedule.updates == 12
+    with pytest.raises(ValueError, match="trust_code=True"):
+        tg.Run.load("again")
+    assert tg.replay("again", trust_code=True).difference is None

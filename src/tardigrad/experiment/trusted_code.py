@@ -24,10 +24,11 @@ def note_code(spec: Spec) -> None:
     """This account runs it, and may load it again."""
     if not list(_named(spec.data())):
         return
-    with suppress(OSError):  # a home that cannot be written to: the user is asked then
-        place = _noted(spec.toml())
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()
+    place = _note(spec.toml())
+    if place is not None:
+        with suppress(OSError):  # a home that cannot be written to: the user is asked then
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch()
 
 
 def trusted_spec(folder: Path, trust_code: bool) -> Spec:
@@ -35,8 +36,9 @@ def trusted_spec(folder: Path, trust_code: bool) -> Spec:
     file = folder / SPEC
     text = file.read_text(encoding="utf-8")
     named = list(dict.fromkeys(_named(tomllib.loads(text))))
+    place = _note(text)
     require(
-        trust_code or not named or _noted(text).exists(),
+        trust_code or not named or (place is not None and place.exists()),
         f"{file} names code that would be executed ({', '.join(named)}), and this account has not "
         "run it before: read it, and if you trust whoever wrote it, load with trust_code=True "
         "(--trust-code)",
@@ -56,6 +58,11 @@ def _named(data: Any) -> Iterator[str]:
         yield data
 
 
-def _noted(text: str) -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "tardigrad" / "code" / hashlib.sha256(text.encode()).hexdigest()
+def _note(text: str) -> Path | None:
+    """Where it is noted that this account has run a spec; None for an account without a home."""
+    said = os.environ.get("XDG_STATE_HOME")
+    try:
+        base = Path(said) if said else Path.home() / ".local" / "state"
+    except RuntimeError:  # of an unknown user id, as containers have them
+        return None
+    return base / "tardigrad" / "code" / hashlib.sha256(text.encode()).hexdigest()
