@@ -12,6 +12,7 @@ import tardigrad as tg
 from tardigrad.experiment import Spec, run
 from tardigrad.tasks import quadratic
 from tests.cli.command_line import Cli
+from tests.experiment.own_files import forgotten
 from tests.experiment.test_control_of_runs import KillAt, Killed, spec
 
 
@@ -125,3 +126,26 @@ def test_mlflow_goes_on_with_its_run(tmp_path: Path) -> None:
     assert found.data.tags["ended_by"] == "updates"
     steps = {m.step for m in client.get_metric_history(found.info.run_id, "validation_loss")}
     assert steps == {0, 10, 20, 30, 40, 50, 60}
+
+
+def test_a_logger_of_ones_own_is_found_from_the_folder_of_the_spec(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/own_logger.py").write_text(
+        "from pathlib import Path\n"
+        "import tardigrad as tg\n"
+        "class Log(tg.Observer):\n"
+        "    def __init__(self, folder: Path):\n        self.folder = folder\n"
+        "    def ended(self, end):\n        self.folder.mkdir()\n"
+    )
+    text = "log = 'own_logger.py:Log'\n" + (tmp_path / "small.toml").read_text()
+    (tmp_path / "sub/a.toml").write_text(text)
+    with forgotten(tmp_path):
+        assert cli("run", "sub/a.toml", "updates=20", "--out", "r").code == 0
+        assert (tmp_path / "r/own_logger.py").is_dir()
+        monkeypatch.chdir(tmp_path / "r")
+        assert cli("replay", ".").code == 0
+        assert cli("run", "spec.toml", "log=[]", "--out", ".", "--resume").code == 0
+        monkeypatch.chdir(tmp_path / "sub")
+        assert cli("run", "a.toml", "log=own_logger.py:Log", "--out", "r").code == 0

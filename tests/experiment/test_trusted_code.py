@@ -101,6 +101,57 @@ def test_a_file_without_a_name_in_it_is_refused_before_it_is_executed(
     assert not Path("executed").exists()
 
 
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder beside that of a run with a module's name in its spec; from now on one is there."""
+    write("sub/own_module.py", RULE)
+    write("other/own_module.py", MARKED)
+    monkeypatch.chdir("sub")
+    with forgotten(tmp_path):
+        run_spec(spec_of(rule={"name": "own_module:mine", "lr": 0.1}), "../run")
+        assert tg.replay("../run").difference is None
+    monkeypatch.chdir(tmp_path / "other")
+    return Path("../run")
+
+
+def test_another_file_of_a_modules_name_is_not_trusted(elsewhere: Path) -> None:
+    with pytest.raises(ValueError, match=r"but .*/other/own_module.py: .*trust_code=True"):
+        tg.replay(elsewhere)
+    assert not Path("executed").exists()
+    with pytest.raises(ValueError, match=r"own_module.py has changed: .*--force"):
+        tg.replay(elsewhere, trust_code=True)
+    assert tg.replay(elsewhere, trust_code=True, force=True).difference is None
+
+
+def test_what_it_imports_is_not_trusted_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sub", "other"):
+        write(f"{name}/own_package/__init__.py", "")
+        write(f"{name}/own_package/rules.py", RULE, "from own_package import helper\n")
+        write(f"{name}/own_package/helper.py", f"FROM = {name!r}\n")
+    monkeypatch.chdir("sub")
+    with forgotten(tmp_path):
+        run_spec(spec_of(rule={"name": "own_package.rules:mine", "lr": 0.1}), "../run")
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(ValueError, match=r"but \S*/other/own_package/helper.py: "):
+        tg.Run.load("../run")
+    monkeypatch.chdir(tmp_path / "sub")
+    Path("own_package/helper.py").write_text("FROM = 'an edit of the same file'\n")
+    assert tg.replay("../run", force=True).difference is None
+
+
+def test_the_same_file_elsewhere_is_trusted(elsewhere: Path) -> None:
+    shutil.copy("../sub/own_module.py", "own_module.py")
+    assert tg.replay(elsewhere).difference is None
+
+
+def test_code_that_is_not_used_any_more_is_told(elsewhere: Path) -> None:
+    write("own_module.py", "import tardigrad as tg\ndef mine(lr):\n    return tg.rules.sgd(lr)\n")
+    with pytest.raises(ValueError, match=r"own_module.py is not used now.*--force"):
+        tg.replay(elsewhere, trust_code=True)
+
+
 def test_a_run_of_ours_alone_is_anybodys_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
     run_spec(spec_of(), "plain")
     of_another_account(monkeypatch)

@@ -120,7 +120,7 @@ def raised(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{told} ({Path(error.filename).name}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if _is_own(Path(frame.filename))]
+    own = [frame for frame in frames if is_own_file(Path(frame.filename))]
     return f"{told} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else told
 
 
@@ -154,7 +154,7 @@ def _of_file(own: OwnName, said: str) -> ModuleType:
     digests = {
         s.file.resolve(): hashlib.sha256(s.file.read_bytes()).hexdigest()
         for s in reached([source])
-        if _is_own(s.file)
+        if is_own_file(s.file)
     }
     loaded = _files.get(file)
     if loaded is not None and loaded.digests == digests:
@@ -203,10 +203,10 @@ def _imported(own: OwnName, said: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise ValueError(_failed(said, own.source, error)) from error
     file = Path(getattr(module, "__file__", None) or "").resolve()
-    if _is_own(file):
+    if is_own_file(file):
         depth = own.source.count(".") + (file.name == "__init__.py")
         sources = reached([SourceFile(own.source, file, file.parents[depth])])
-        _found.update(source.file.resolve() for source in sources if _is_own(source.file))
+        _found.update(source.file.resolve() for source in sources if is_own_file(source.file))
     return module
 
 
@@ -283,7 +283,8 @@ def _module_name(file: Path) -> str:
     return f"{file.stem.replace('.', '_')}_{mark}"
 
 
-def _is_own(file: Path) -> bool:
+def is_own_file(file: Path) -> bool:
+    """Whether a file is the user's: there, not of this package and not of an installed one."""
     path = file.resolve()
     return path.is_file() and not is_library(path) and not path.is_relative_to(PACKAGE)
 

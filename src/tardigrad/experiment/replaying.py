@@ -1,5 +1,6 @@
 """Executing a run again, from its folder or as it is at hand, and comparing the bits."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tardigrad.core.checks import require
@@ -49,7 +50,9 @@ def replay(
     )
     if folder.record_place is None:
         loaded = load_run(folder.path, task, rule, work, codec, trust_code)
-        return _simulated(folder, loaded, until, checkpoint, force)
+        if not force:
+            _check_code(folder, loaded, trust_code)
+        return replay_run(loaded, until, checkpoint, force)
     record = read_record(folder.record_place)
     require(record["finished"], f"the run in {run} has not finished: {how_to_go_on(folder)}")
     if folder.has_spec:
@@ -64,20 +67,29 @@ def replay(
     )
 
 
-def _simulated(
-    folder: RunFolder,
-    loaded: Run,
-    until: int | None,
-    checkpoint: str | Path | None,
-    force: bool,
-) -> Replayed:
+def _check_code(folder: RunFolder, loaded: Run, trust_code: bool) -> None:
+    """Refuse where the code that computed the run is another one now."""
     before = saved_facts(folder.path).get("code")
-    if before is not None and not force:
-        now = used_code(loaded.task, loaded.rule, loaded.work, *that_codes(loaded.codec))
-        found = changes({name: digest for name, digest in before.items() if name in now}, now)
-        require(
-            not found,
-            f"since the run in {folder.path} was made, {', '.join(found)}: the same bits cannot be "
-            "expected. Put the old code back, or replay with --force (force=True) to see",
-        )
-    return replay_run(loaded, until, checkpoint, force)
+    if before is None:
+        return
+    now = used_code(loaded.task, loaded.rule, loaded.work, *that_codes(loaded.codec))
+    found = changes(_computing(before, now, folder, trust_code), now)
+    require(
+        not found,
+        f"since the run in {folder.path} was made, {', '.join(found)}: the same bits cannot be "
+        "expected. Put the old code back, or replay with --force (force=True) to see",
+    )
+
+
+def _computing(
+    before: Mapping[str, str], now: Mapping[str, str], folder: RunFolder, trust_code: bool
+) -> dict[str, str]:
+    """What was recorded, without the code that decided on the way (of a policy, a link): a replay
+    does not ask it again. A run made in Python does not say which that was."""
+    if before.keys() <= now.keys():
+        return dict(before)
+    decided = before
+    if folder.has_spec:
+        spec = trusted_spec(folder.path, trust_code)
+        decided = used_code(spec.make_policy(), spec.make_cluster(), spec.make_link())
+    return {name: digest for name, digest in before.items() if name in now or name not in decided}

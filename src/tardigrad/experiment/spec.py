@@ -12,7 +12,7 @@ import torch
 from tardigrad.clusters import CLUSTERS, Cluster
 from tardigrad.core.checks import count, require
 from tardigrad.core.layout import Layout
-from tardigrad.core.own_code import located
+from tardigrad.core.own_code import brief, located
 from tardigrad.engine import Evaluation, Limits, Observer, Stop
 from tardigrad.engine.choose import Engine
 from tardigrad.engine.execute import prepare, prepare_together
@@ -131,6 +131,7 @@ class Spec:
     def __post_init__(self) -> None:
         for name in SECTIONS:  # so that they are the same from any folder
             object.__setattr__(self, name, located(getattr(self, name), Path.cwd()))
+        object.__setattr__(self, "log", tuple(located(list(self.log), Path.cwd())))
         for name, table_ in clipping_in_work({"rule": self.rule, "work": self.work}).items():
             object.__setattr__(self, name, table_)
         count("updates", self.updates)
@@ -176,7 +177,7 @@ class Spec:
         """Those of [log], for a run in this folder; nothing is written before it starts."""
         made = []
         for place, table_ in self._logs():
-            inside = folder / str(table_["name"]).partition(":")[0]
+            inside = folder / brief(str(table_["name"])).partition(":")[0]
             fill = {"folder": inside, "name": folder.name}
             made.append(STRUCTURE.named(LOGGER, place, table_, fill))
         return made

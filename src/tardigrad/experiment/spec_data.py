@@ -15,15 +15,15 @@ Table = Mapping[str, Plain]
 
 SECTIONS = ("task", "rule", "cluster", "policy", "link", "work")
 """Tables that name something, and may be a bare name where it needs no arguments."""
+LOCATED = (*SECTIONS, "log")
+"""What may name a file of the user's own, by its path from the folder of whoever names it."""
 
 
 def read_toml(path: Path) -> dict[str, Plain]:
     """What a file says; the user's own code in it is looked for from the file's folder."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-        return {
-            n: located(part, path.parent) if n in SECTIONS else part for n, part in data.items()
-        }
+        return {n: located(part, path.parent) if n in LOCATED else part for n, part in data.items()}
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}") from None
     except (IsADirectoryError, PermissionError) as error:
