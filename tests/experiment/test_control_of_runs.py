@@ -95,6 +95,20 @@ def test_more_updates_extend_a_finished_run(cli: Cli) -> None:
     assert "a run of 120 updates, which cannot be made one of 30" in said.err
 
 
+def test_an_extended_run_is_resumed_and_extended_again(cli: Cli) -> None:
+    cli("run", "small.toml", "--out", "run")
+    for updates in ("updates=120", "updates=120", "updates=180"):
+        said = cli("run", "small.toml", updates, "--out", "run", "--resume")
+        assert said.code == 0, said.err
+    spec = Spec.load("run/spec.toml")
+    assert (spec.updates, spec.evaluate_every, spec.checkpoint_every) == (180, 3, 6)
+    said = cli("run", "small.toml", "updates=180", "evaluate_every=5", "--out", "run", "--resume")
+    assert "evaluate_every was 3, and is 5;" in said.err
+    with RunFolder.open(Path("run")).locked():
+        said = cli("run", "small.toml", "updates=180", "--out", "run", "--resume")
+    assert (said.code, "is being written" in said.err) == (2, True)
+
+
 def test_a_changed_rate_is_named_at_a_resume(cli: Cli) -> None:
     cli("run", "small.toml", "rule.lr={rate='cosine',lr=0.1,over=50}")
     said = cli("run", "small.toml", "rule.lr={rate='cosine',lr=0.1,over=80}", "--resume")

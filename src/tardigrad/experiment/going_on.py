@@ -16,7 +16,7 @@ SHARES = (("evaluate_every", 20), ("checkpoint_every", 10))
 def continued(spec: Spec, folder: RunFolder) -> Spec:
     """The spec to go on with in the folder; refused where it is of another run.
 
-    How often it is evaluated and saved stays, where neither says it.
+    How often it is evaluated and saved stays, where the spec does not say it.
     """
     require(not folder.outcomes(), f"{folder.path} holds a comparison, which cannot be resumed")
     recorded = with_new_keys(folder.spec())
@@ -27,8 +27,8 @@ def continued(spec: Spec, folder: RunFolder) -> Spec:
         f"{spec.updates}: give more to extend it, or write elsewhere (--out DIR)",
     )
     for name, share in SHARES:
-        usual = [max(1, updates // share) for updates in (spec.updates, before)]
-        if [getattr(spec, name), recorded[name]] == usual:
+        # Not compared with what `before` gives: the run may have been extended already.
+        if getattr(spec, name) == max(1, spec.updates // share):
             spec = replace(spec, **{name: recorded[name]})
     given = spec.data()
     different = [k for k in differences(recorded, given) if k.split(".")[0] not in FREE]
