@@ -15,6 +15,9 @@ from tardigrad.experiment import Spec, run
 from tardigrad.recording.folder import RunFolder
 from tests.cli.command_line import Cli
 
+LOCAL_STEPS = "work={name='local_steps',steps=4,inner={name='sgd',lr=0.1}}"
+FASGD = "rule={name='fasgd',lr=0.01}"
+
 
 def test_a_run_is_a_folder(cli: Cli) -> None:
     said = cli("run", "small.toml", "rule.ema=0.5")
@@ -85,7 +88,9 @@ def test_two_processes_cannot_write_one_folder(cli: Cli) -> None:
     folder = RunFolder(Path("runs/small"))
     longer = Spec.load("small.toml", ["updates=70"]).toml()
     for spec in (None, longer):  # a changed spec is another file, and is locked as well
-        with folder.locked(spec):
+        with folder.locked() as save_spec:
+            if spec is not None:
+                save_spec(spec)
             said = cli("run", "small.toml", "updates=80", "--resume")
         assert said.code == 2
         assert "being written by a run that is still going" in said.err
@@ -103,14 +108,49 @@ def test_two_processes_cannot_write_one_folder(cli: Cli) -> None:
         ("shards=1000",),
         ("rule.name=gap_aware", "rule.per=global", "shards=2"),
         ("task={name='quadratic'}", "rule.lr={rate='linear',lr=1,over=2,by='epochs'}"),
+        (LOCAL_STEPS, "link={name='every',push=2}"),
+        (LOCAL_STEPS, "link={name='bandwidth_aware',on_drop='average'}", FASGD),
+        (LOCAL_STEPS, "work.inner={name='adam',lr=0.1}", "link=bandwidth_aware", FASGD),
+        (LOCAL_STEPS, "policy=dylu", "link=bandwidth_aware", FASGD),
+        (LOCAL_STEPS, "measures=['b_staleness']", "work.inner={name='adam',lr=0.1}"),
+        ("link.codec={name='top_k',share=0.5}", "measures=['b_staleness']"),
+        ("memory_gib=1e9",),
+        ("memory_gib=1e-9",),
+        ("chunk=1000000000",),
+        ("rule.rate_scale={wieght=2}", "--on", "ray"),
+        ("rule={name='muon',lr=0.01}", "shards=2", "--on", "ray"),
+        ("policy={name='malenia',batch=3}", "rule={name='dana',lr=0.01}", "--on", "ray"),
+        ("shards=100000", "--on", "ray"),
+        (LOCAL_STEPS, "link={name='every',push=2}", "--on", "ray"),
     ],
 )
 def test_bad_input_is_one_message_and_writes_nothing(cli: Cli, changes: tuple[str, ...]) -> None:
     said = cli("run", "small.toml", *changes)
     assert said.code == 2
-    assert said.err.startswith("error: ")
+    assert said.err.splitlines()[-1].startswith("error: ")
     assert "Traceback" not in said.err + said.out
     assert [path.name for path in Path().iterdir()] == ["small.toml"]
+
+
+def test_what_cannot_be_extended_stays_as_it_was(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("run", "small.toml")
+    before = {path: path.stat().st_mtime_ns for path in Path("runs/small").iterdir()}
+
+    def too_large(*of: object) -> None:
+        raise ValueError("the run would take 9 GiB")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tardigrad.engine.choose.check_memory", too_large)
+        said = cli("run", "small.toml", "updates=120", "--resume")
+    assert (said.code, "9 GiB" in said.err) == (2, True)
+    assert before == {path: path.stat().st_mtime_ns for path in Path("runs/small").iterdir()}
+    said = cli("run", "small.toml", "updates=120", "--on", "ray", "--resume")
+    assert (said.code, "holds a simulated run: go on with it there" in said.err) == (2, True)
+    assert before == {path: path.stat().st_mtime_ns for path in Path("runs/small").iterdir()}
+    Path("runs/small/record.json").write_text("{}")
+    said = cli("run", "small.toml", "updates=120", "--resume")
+    assert (said.code, "holds a run on Ray: go on with it there" in said.err) == (2, True)
+    assert len(before) + 1 == len(list(Path("runs/small").iterdir()))
 
 
 def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(cli: Cli) -> None:

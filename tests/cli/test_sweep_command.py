@@ -57,6 +57,25 @@ def numbers(records: list[dict[str, float]]) -> list[dict[str, float]]:
     return [{k: v for k, v in record.items() if k != "wall_s"} for record in records]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "policy={name='malenia',batch=3}", "--rules", "sgd,dana:lr=0.01"),
+        ("compare", "policy={name='malenia',batch=3}", "--rules", "sgd,dana:lr=0.01", "--jobs=2"),
+        ("sweep", "shards=[1,2]", "rule={name='muon',lr=0.01}"),
+        ("sweep", "rule.rate_scale=[{weight=2},{wieght=2}]", "seed=[0,1]", "log=tensorboard"),
+        ("sweep", "chunk=[8,1000000000]"),
+    ],
+)
+def test_every_cell_is_checked_before_the_first_one_runs(cli: Cli, words: tuple[str, ...]) -> None:
+    command, *more = words
+    said = cli(command, "small.toml", *more)
+    assert said.code == 2
+    assert said.err.splitlines()[-1].startswith("error: at ")
+    assert "1 of " not in said.err
+    assert {path.name for path in Path().rglob("*")} <= {"small.toml", "runs"}
+
+
 def test_points_in_processes_equal_single_runs_to_the_bit(cli: Cli) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

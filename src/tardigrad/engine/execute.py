@@ -4,16 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, TypedDict, Unpack
 
+import torch
+
 from tardigrad.clusters import Cluster
 from tardigrad.core.checks import count, one_of, require
-from tardigrad.core.layout import Sharding
+from tardigrad.core.layout import Layout, Sharding
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
 from tardigrad.engine.choose import ENGINES, Engine, choose
-from tardigrad.engine.drive import drive
+from tardigrad.engine.drive import check_splits, drive
 from tardigrad.engine.execution import Execution
 from tardigrad.engine.given import check_learned, check_parts
 from tardigrad.engine.job import Job
-from tardigrad.engine.lockstep import Lockstep
+from tardigrad.engine.lockstep import Lockstep, check_deviation
+from tardigrad.engine.memory import check_budget, check_chunk
 from tardigrad.engine.observer import Observer, Watch
 from tardigrad.engine.options import Checkpoints, Evaluation, Limits
 from tardigrad.engine.resume import saved_chunk
@@ -24,6 +27,7 @@ from tardigrad.links import Codec, Identity, Link
 from tardigrad.policies import Async, Policy
 from tardigrad.policies.wrapping import layers
 from tardigrad.rules import Rule
+from tardigrad.rules.rates import Progress
 from tardigrad.scheduling import Schedule, check_control, schedule, validate
 from tardigrad.tasks import ModuleTask, Task
 from tardigrad.tasks.checks import check_parameters
@@ -230,6 +234,55 @@ def prepare_together(
     check_weights(rule, policy)
     check_work(work, task, link, measures)
     check_codec(codec_of(link.codec), measures)
+    _check_together(task, policy, link, work)
+    sharding = divide(task, rule, shards, shard_by)
+    return Lockstep(
+        task, rule, sharding, policy, cluster, updates, seed, link, about, measures, work
+    )
+
+
+def check_parts(
+    task: Task,
+    rule: Rule,
+    policy: Policy,
+    link: Link,
+    work: AnyWork,
+    shards: int,
+    shard_by: ShardBy = "slice",
+    measures: Sequence[str] = (),
+    simulated: bool = True,
+) -> None:
+    """Refuse what does not go together, before a schedule is made, which may take long."""
+    check_weights(rule, policy)
+    divide(task, rule, shards, shard_by)
+    check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
+    check_work(work, task, link.on_drop if link.withholds_pushes else None, measures)
+    check_codec(codec_of(link.codec), measures)
+    if link.reads_deviation and simulated:
+        _check_together(task, policy, link, work)
+
+
+def check_setting(
+    task: Task,
+    rule: Rule,
+    cluster: Cluster,
+    updates: int,
+    evaluation: Evaluation,
+    limits: Limits,
+    stop: Stop | None,
+) -> None:
+    """Refuse, as early, what the task or the machine cannot give."""
+    check_splits(task, evaluation)
+    check_workers(task, cluster.workers)
+    rule.scalars(Progress(epoch_size=task.epoch_size))
+    check_chunk(limits.chunk, task, check_budget(limits.memory_gib, task.start().device))
+    if stop is not None:
+        clock = "events" if isinstance(cluster, Clockless) else "virtual"
+        stop.check(task, evaluation, updates, clock)
+
+
+def _check_together(task: Task, policy: Policy, link: Link, work: AnyWork) -> None:
+    """What a schedule that is made while it is executed cannot have."""
     require(
         policy.pace(work.batches) is None,
         f"{type(policy).__name__} decides on the steps of each row, and {type(link).__name__} by "
@@ -239,10 +292,6 @@ def prepare_together(
         not work.keeps_state(task),
         f"{type(work).__name__} keeps a state from row to row, and {type(link).__name__} decides "
         "by tensors while the schedule is being made: use keep_state=False, or another link",
-    )
-    sharding = divide(task, rule, shards, shard_by)
-    return Lockstep(
-        task, rule, sharding, policy, cluster, updates, seed, link, about, measures, work
     )
 
 

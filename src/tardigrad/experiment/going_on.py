@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from tardigrad.core.checks import require
+from tardigrad.engine.result_files import SCHEDULE
+from tardigrad.engine.resume import CHECKPOINT
 from tardigrad.experiment.spec import Spec
 from tardigrad.experiment.spec_data import Table, differences, with_new_keys
 from tardigrad.recording.folder import RunFolder
@@ -11,6 +13,25 @@ from tardigrad.recording.folder import RunFolder
 FREE = ("updates", "stop", "log", "ray", "sync_log")
 """What may be decided anew: it changes nothing in what has been computed."""
 SHARES = (("evaluate_every", 20), ("checkpoint_every", 10))
+
+
+def check_simulated(folder: RunFolder) -> None:
+    """Refuse to simulate on from a run on Ray, before anything of it is changed."""
+    require(
+        folder.record_place is None,
+        f"{folder.path} holds a run on Ray: go on with it there (--on ray), or write elsewhere "
+        "(--out DIR)",
+    )
+
+
+def check_on_ray(folder: RunFolder) -> None:
+    """Refuse to go on on Ray from a simulated run."""
+    simulated = any((folder.path / file).exists() for file in (CHECKPOINT, SCHEDULE))
+    require(
+        folder.record_place is not None or not simulated,
+        f"{folder.path} holds a simulated run: go on with it there (without --on ray), or write "
+        "elsewhere (--out DIR)",
+    )
 
 
 def continued(spec: Spec, folder: RunFolder) -> Spec:

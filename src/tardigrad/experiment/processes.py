@@ -6,11 +6,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
+from typing import TypeVar
 
 import torch
 
@@ -19,22 +20,26 @@ from tardigrad.experiment.cells import Outcome, RunCell
 from tardigrad.experiment.sharing import device_of_runs, share_gib
 from tardigrad.scheduling import Schedule
 
+T = TypeVar("T")
 Scheduled = Iterator[tuple[list[RunCell], Schedule | None]]
 """Cells that share a schedule, and that schedule."""
 
 
 def in_processes(
     scheduled: Scheduled,
-    first: RunCell,
+    firsts: Sequence[RunCell],
     jobs: int,
+    check: Callable[[RunCell], None],
     execute: Callable[[RunCell, Schedule | None], Outcome],
 ) -> Generator[Outcome, None, None]:
-    """Outcomes as they come."""
-    check_sent(first)
+    """Outcomes as they come, after `firsts` have been checked."""
+    check_sent(firsts[0])
     shares: dict[torch.device, float] = {}
     waiting = ((cell, schedule) for together, schedule in scheduled for cell in together)
     running: set[Future[Outcome]] = set()
     with _processes(jobs) as pool:
+        for checked in [pool.submit(check, cell) for cell in firsts]:
+            _result(checked)
         while True:
             for cell, schedule in itertools.islice(waiting, jobs - len(running)):
                 device = device_of_runs(cell.runs)
@@ -69,7 +74,7 @@ def check_sent(cell: RunCell) -> None:
     )
 
 
-def _result(future: "Future[Outcome]") -> Outcome:
+def _result(future: "Future[T]") -> T:
     try:
         return future.result()
     except BrokenProcessPool as error:

@@ -10,7 +10,14 @@ from tardigrad.clusters import Cluster
 from tardigrad.core.checks import require
 from tardigrad.engine import Evaluation, Limits, Observer, Stop
 from tardigrad.engine.choose import Engine
-from tardigrad.engine.execute import ShardBy, prepare, prepare_together
+from tardigrad.engine.execute import (
+    ShardBy,
+    check_parts,
+    check_setting,
+    prepare,
+    prepare_together,
+    work_of,
+)
 from tardigrad.engine.execution import Execution
 from tardigrad.experiment.spec import Spec
 from tardigrad.experiment.structure import Plain
@@ -163,6 +170,14 @@ class PythonExperiment:
     def make_loggers(self, folder: Path) -> list[Observer]:
         """None: objects have no [log]; observers are given as such."""
         return []
+
+    def check(self, task: Task, rule: Rule) -> None:
+        """Refuse what can be refused before its schedule is made."""
+        policy, link, work = self.policy or Async(), self.link or Full(), work_of(self.work, rule)
+        measures, limits = self.evaluation.measures, self.limits or Limits()
+        check_parts(task, rule, policy, link, work, self.shards, self.shard_by, measures)
+        assert self.cluster is not None
+        check_setting(task, rule, self.cluster, self.updates, self.evaluation, limits, self.stop)
 
     def prepare(self, schedule: Schedule | None, task: Task, rule: Rule) -> Execution:
         measures = self.evaluation.measures

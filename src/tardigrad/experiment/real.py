@@ -11,14 +11,16 @@ from tardigrad.clusters import TimedCluster
 from tardigrad.core.checks import require
 from tardigrad.core.result_table import ResultTable
 from tardigrad.engine import Checkpoints, Observer, Run
+from tardigrad.engine.execute import check_parts
 from tardigrad.engine.run import Say
-from tardigrad.experiment.going_on import continued
+from tardigrad.experiment.going_on import check_on_ray, continued
 from tardigrad.experiment.spec import Spec
 from tardigrad.experiment.trusted_code import note_code
 from tardigrad.links import Full
 from tardigrad.recording.folder import RunFolder, check_free
 from tardigrad.scheduling import Schedule
 from tardigrad.scheduling.analysis import Summary
+from tardigrad.scheduling.size import check_size
 
 if TYPE_CHECKING:
     from tardigrad.runtime import ActorPool, Live
@@ -43,17 +45,30 @@ def run_on_ray(
     """
     from tardigrad.runtime import Processes, Scenario, train
     from tardigrad.runtime.run_actors import check_room
-    from tardigrad.runtime.training import check_measured
+    from tardigrad.runtime.sending import check_sendable
+    from tardigrad.runtime.training import check_measured, check_seen_by_others
 
     path = Path(path)
     going_on = resume and path.exists()
     if going_on:
+        check_on_ray(RunFolder.open(path))
         spec = continued(spec, RunFolder.open(path))
     else:
         check_free(path, resumes=True)
     cluster, task, stop = spec.make_cluster(), spec.make_task(), spec.make_stop()
+    rule, policy, link, work = (
+        spec.make_rule(),
+        spec.make_policy(),
+        spec.make_link(),
+        spec.make_work(),
+    )
     loggers = spec.make_loggers(path)
     check_measured(task, spec.evaluation)
+    check_parts(task, rule, policy, link, work, spec.shards, spec.shard_by, simulated=False)
+    timed = _timed(cluster) if impose else None
+    check_size(cluster.workers, spec.updates, spec.shards, cluster.workers + spec.updates, False)
+    check_sendable(task=task, rule=rule, policy=policy, link=link, work=work, cluster=timed)
+    check_seen_by_others(path, spec.sync_log)
     placement = vars(spec.make_placement())
     processes = Processes(address, pool, sync_log=spec.sync_log, **placement)
     check_room(task, cluster.workers, processes)
@@ -62,16 +77,17 @@ def run_on_ray(
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
     begun = folder.record_place
     note_code(spec)
-    with folder.locked(spec.toml()):  # of a run that goes on it may be another
+    with folder.locked() as save_spec:
+        save_spec(spec.toml())  # of a run that goes on it may be another
         return train(
             task,
-            spec.make_rule(),
-            spec.make_policy(),
+            rule,
+            policy,
             workers=cluster.workers,
             shards=spec.shards,
             updates=spec.updates,
-            link=spec.make_link(),
-            work=spec.make_work(),
+            link=link,
+            work=work,
             seed=spec.seed,
             shard_by=spec.shard_by,
             evaluation=spec.evaluation,
@@ -79,7 +95,7 @@ def run_on_ray(
                 begun or path, spec.checkpoint_every or 0, resume=begun is not None
             ),
             processes=processes,
-            scenario=Scenario(_timed(cluster)) if impose else None,
+            scenario=Scenario(timed) if timed is not None else None,
             stop=stop,
             observers=[*loggers, *observers],
             about=spec.data(),

@@ -3,20 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from tardigrad.clusters import Clockless
 from tardigrad.core.checks import require
 from tardigrad.engine import Checkpoints, Observer, Run
-from tardigrad.engine.drive import check_splits, drive
-from tardigrad.engine.execute import check_weights, divide
+from tardigrad.engine.drive import drive
+from tardigrad.engine.execution import Execution
 from tardigrad.engine.observer import Watch
 from tardigrad.engine.resume import saved_chunk, saved_facts
 from tardigrad.engine.run import Say
-from tardigrad.experiment.going_on import continued
+from tardigrad.experiment.going_on import check_simulated, continued
 from tardigrad.experiment.spec import Spec
 from tardigrad.experiment.trusted_code import note_code
 from tardigrad.recording.folder import RunFolder, check_free
-from tardigrad.rules.rates import Progress
 from tardigrad.scheduling import Schedule
 from tardigrad.scheduling.prefix import executed_digest
 
@@ -38,47 +37,67 @@ def run(
     `say` is told, in a line each, which engine was picked and why; `observers` look on beside the
     loggers of the spec. Going on, the spec may have more updates, and end and log otherwise.
 
-    Nothing is written before all that can be checked has been. A run that stops early (Ctrl-C, a
-    loss that is not a number) leaves a checkpoint and the metrics so far; Ctrl-C makes one first.
+    Nothing is written before all that can be checked has been, and an engine has taken the run. A
+    run that stops early (Ctrl-C, a loss that is not a number) leaves a checkpoint and the metrics
+    so far; Ctrl-C makes one first.
     """
     path = Path(path)
-    going_on = resume and path.exists()
-    if not going_on:
+    if not (resume and path.exists()):
         check_free(path, resumes=True)
-    else:
-        spec = continued(spec, RunFolder.open(path))
+        ready = _ready(spec, path, spec.make_schedule, say)
+        folder = RunFolder.create(path, spec.toml(), ready.schedule)
+        note_code(spec)
+        with folder.locked():
+            return ready.drive(Checkpoints(path, spec.checkpoint_every or 0), begin, say, observers)
+    folder = RunFolder.open(path)
+    check_simulated(folder)
+    with folder.locked() as save_spec:
+        spec = continued(spec, folder)
         if spec.chunk is None:
             spec = replace(spec, chunk=saved_chunk(path))
-    assert spec.checkpoint_every is not None
-    stop, loggers = spec.make_stop(), spec.make_loggers(path)
-    task, rule = spec.make_task(), spec.make_rule()
-    check_splits(task, spec.evaluation)
-    divide(task, rule, spec.shards, spec.shard_by)
-    check_weights(rule, spec.make_policy())
-    rule.scalars(Progress(epoch_size=task.epoch_size))
-    if stop is not None:
-        clock = "events" if isinstance(spec.make_cluster(), Clockless) else "virtual"
-        stop.check(task, spec.evaluation, spec.updates, clock)
-    if going_on:
-        folder = RunFolder.open(path)
-        schedule = _schedule_to_go_on_with(spec, folder)
-    else:
-        schedule = spec.make_schedule()
-        folder = RunFolder.create(path, spec.toml(), schedule)
-    note_code(spec)
-    with folder.locked(spec.toml()):  # of a run that goes on it may be another
-        if going_on and schedule is not None:
-            folder.save_schedule(schedule)
+        ready = _ready(spec, path, lambda: _schedule_to_go_on_with(spec, folder), say)
+        note_code(spec)
+        save_spec(spec.toml())  # of a run that goes on it may be another
+        if ready.schedule is not None:
+            folder.save_schedule(ready.schedule)
+        saving = Checkpoints(path, spec.checkpoint_every or 0, resume=True)
+        return ready.drive(saving, begin, say, observers)
+
+
+class _Ready(NamedTuple):
+    """A run that nothing refuses any more."""
+
+    spec: Spec
+    loggers: list[Observer]
+    schedule: Schedule | None
+    execution: Execution
+
+    def drive(
+        self,
+        saving: Checkpoints,
+        begin: Begin | None,
+        say: Say | None,
+        observers: Sequence[Observer],
+    ) -> Run:
         return drive(
-            spec.prepare(schedule, task, rule, say),
-            spec.evaluation,
-            Checkpoints(path, spec.checkpoint_every, resume=going_on),
-            watch=begin(schedule) if begin else None,
+            self.execution,
+            self.spec.evaluation,
+            saving,
+            watch=begin(self.schedule) if begin else None,
             say=say,
-            stop=stop,
-            observers=[*loggers, *observers],
-            about=spec.data(),
+            stop=self.spec.make_stop(),
+            observers=[*self.loggers, *observers],
+            about=self.spec.data(),
         )
+
+
+def _ready(
+    spec: Spec, path: Path, make_schedule: Callable[[], Schedule | None], say: Say | None
+) -> _Ready:
+    loggers, task, rule = spec.make_loggers(path), spec.make_task(), spec.make_rule()
+    spec.check(task, rule)
+    schedule = make_schedule()
+    return _Ready(spec, loggers, schedule, spec.prepare(schedule, task, rule, say))
 
 
 def _schedule_to_go_on_with(spec: Spec, folder: RunFolder) -> Schedule | None:

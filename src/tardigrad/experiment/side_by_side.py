@@ -13,6 +13,7 @@ busy, else several have a process each (`sharing`). A stacked cell is its single
 last bits of its gradients, which depend on the size of a batch.
 """
 
+import json
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -71,14 +72,35 @@ def execute_cells(
     chosen, jobs = jobs is None, min(jobs or default_jobs(cells), len(cells))
     say, progress = say or (lambda line: None), progress or CellProgress()
     progress.planned(len(cells), jobs)
+    firsts = _first_of_each(cells)
     if jobs > 1:
         say(f"{len(cells)} runs, {jobs} at a time, each in a process of its own")
-        return in_processes(_scheduled(cells), cells[0], jobs, _execute)
+        return in_processes(_scheduled(cells), firsts, jobs, _check, _execute)
+    with _one_thread():
+        for cell in firsts:
+            _check(cell)
     if chosen and any(device_of_runs(cell.runs).type == "cuda" for cell in cells):
         return _on_gpu(cells, say, progress)
     if not any(may_stack(cell.runs) for cell in cells):
         say(f"{len(cells)} runs one after another")
     return _here(cells, say, progress)
+
+
+def _first_of_each(cells: Sequence[RunCell]) -> list[RunCell]:
+    """Of those that differ in the seed alone the first, which stands for all when they are checked;
+    those that share a task are together."""
+    firsts: dict[tuple[str, str], RunCell] = {}
+    for cell in cells:
+        point = {name: value for name, value in cell.point.items() if name != "seed"}
+        firsts.setdefault((cell.label, json.dumps(point, sort_keys=True, default=str)), cell)
+    together = _together(list(firsts.values()), lambda runs: runs.learned)
+    return [cell for sharing in together for cell in sharing]
+
+
+def _check(cell: RunCell) -> None:
+    """Refuse what can be refused before anything is executed."""
+    with _named(cell):
+        cell.runs.check(_task(cell.runs), cell.runs.make_rule())
 
 
 def _on_gpu(
@@ -97,7 +119,7 @@ def _on_gpu(
             f"{len(left)} runs, {now.runs} at a time on the GPU, each in a process of its own: "
             f"{now.why}"
         )
-        yield from in_processes(_scheduled(left), left[0], now.runs, _execute)
+        yield from in_processes(_scheduled(left), left[:1], now.runs, _check, _execute)
     elif left:
         say(f"{len(left)} runs one after another: {now.why}")
         with _one_thread():
@@ -175,8 +197,15 @@ def _stacked(
 
 
 def _execute(cell: RunCell, schedule: Schedule | None, watch: Watch | None = None) -> Outcome:
-    try:
+    with _named(cell):
         return outcome_of(cell, schedule, _task(cell.runs), watch)
+
+
+@contextmanager
+def _named(cell: RunCell) -> Iterator[None]:
+    """What is wrong in the block is told with the cell's name."""
+    try:
+        yield
     except ValueError as error:
         raise ValueError(f"at {cell.label}, seed {cell.seed}: {error}") from error
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,12 +79,15 @@ class RunFolder:
         """Not where a run was made in Python, of objects."""
         return (self.path / SPEC).is_file()
 
-    def spec(self) -> dict[str, Any]:
+    def _check_spec(self) -> None:
         require(
             self.has_spec,
             f"{self.path} holds a run that was made in Python, without a {SPEC}: go on with it "
             f"there, with checkpoints=tg.Checkpoints({str(self.path)!r}, resume=True)",
         )
+
+    def spec(self) -> dict[str, Any]:
+        self._check_spec()
         return tomllib.loads((self.path / SPEC).read_text(encoding="utf-8"))
 
     @property
@@ -143,21 +146,23 @@ class RunFolder:
         return {one["label"]: Schedule.load(folder / one["schedule"]) for one in kept}
 
     @contextmanager
-    def locked(self, spec: str | None = None) -> Iterator[None]:
-        """Ours alone while the block runs; a killed process holds no lock.
-
-        spec: what stands in the spec file from now on; None: what is there.
-        """
+    def locked(self) -> Iterator[Callable[[str], None]]:
+        """Ours alone while the block runs; a killed process holds no lock. The block is given what
+        changes the spec file."""
         with ExitStack() as held:
             held.enter_context(self._lock())
-            if spec is not None and spec != (self.path / SPEC).read_text(encoding="utf-8"):
-                write(self.path / SPEC, spec)
-                # That is another file now: locked too, before the first is let go.
-                held.enter_context(self._lock())
-            yield
+
+            def save_spec(spec: str) -> None:
+                if spec != (self.path / SPEC).read_text(encoding="utf-8"):
+                    write(self.path / SPEC, spec)
+                    # That is another file now: locked too, before the first is let go.
+                    held.enter_context(self._lock())
+
+            yield save_spec
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
+        self._check_spec()
         with (self.path / SPEC).open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

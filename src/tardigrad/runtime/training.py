@@ -185,6 +185,10 @@ def train(
             "and such a run cannot be extended on Ray: a shard that had ended drops what workers "
             "were ahead with, and would wait for it. Start a longer one in a new folder",
         )
+    require(
+        resume or folder is None or not (Path(folder) / CHECKPOINT).exists(),
+        f"{folder} holds a simulated run: write elsewhere",
+    )
     with _folder(folder) as place, _early_end_kept(folder):
         check_seen_by_others(place, processes.sync_log)
         if resume:
@@ -193,10 +197,6 @@ def train(
             run = replace(run, first_updates=going_on.length.first)
         else:
             began_s = time.time()
-            require(
-                not (place / CHECKPOINT).exists(),
-                f"{place} holds a simulated run: write elsewhere",
-            )
             begin_record(place, plain, began_s)
         evaluator = None
         if evaluation.every:
