@@ -153,6 +153,28 @@ def test_what_cannot_be_extended_stays_as_it_was(cli: Cli, monkeypatch: pytest.M
     assert len(before) + 1 == len(list(Path("runs/small").iterdir()))
 
 
+def test_an_extension_that_ray_refuses_leaves_the_spec(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as that of a policy whose workers may be ahead of a shard."""
+    folder = RunFolder.create(Path("r"), Spec.load("small.toml").toml(), None)
+    record = folder.path / "record.json"
+    record.write_text('{"format": "tardigrad-ray-2", "updates": 60}')
+    before = (folder.path / "spec.toml").read_text()
+
+    def refused(*of: object, updates: int, **more: object) -> None:
+        assert Spec.load("r/spec.toml").updates == updates == 90
+        raise ValueError("cannot be extended")
+
+    monkeypatch.setattr("tardigrad.runtime.train", refused)
+    said = cli("run", "small.toml", "updates=90", "--out", "r", "--on", "ray", "--resume")
+    assert (said.code, "cannot be extended" in said.err) == (2, True)
+    assert (folder.path / "spec.toml").read_text() == before
+    record.write_text('{"format": "tardigrad-ray-2", "updates": 90}')  # it had begun
+    cli("run", "small.toml", "updates=90", "--out", "r", "--on", "ray", "--resume")
+    assert (folder.path / "spec.toml").read_text() != before
+
+
 def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(cli: Cli) -> None:
     task = "task={name='quadratic',dimension=10}"
     said = cli("run", "small.toml", task, "rule.lr=9", "updates=400", "checkpoint_every=20")

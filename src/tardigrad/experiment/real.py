@@ -1,6 +1,7 @@
 """Running a spec on Ray, and comparing that with the simulation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ from tardigrad.experiment.going_on import check_on_ray, continued
 from tardigrad.experiment.spec import Spec
 from tardigrad.experiment.trusted_code import note_code
 from tardigrad.links import Full
-from tardigrad.recording.folder import RunFolder, check_free
+from tardigrad.recording.folder import SPEC, RunFolder, check_free
+from tardigrad.recording.record import read_record
 from tardigrad.scheduling import Schedule
 from tardigrad.scheduling.analysis import Summary
 from tardigrad.scheduling.size import check_size
@@ -77,7 +79,7 @@ def run_on_ray(
     folder = RunFolder.open(path) if going_on else RunFolder.create(path, spec.toml(), None)
     begun = folder.record_place
     note_code(spec)
-    with folder.locked() as save_spec:
+    with folder.locked() as save_spec, _kept_if_refused(folder, save_spec):
         save_spec(spec.toml())  # of a run that goes on it may be another
         return train(
             task,
@@ -102,6 +104,20 @@ def run_on_ray(
             watch=watch,
             say=say,
         )
+
+
+@contextmanager
+def _kept_if_refused(folder: RunFolder, save_spec: Callable[[str], None]) -> Iterator[None]:
+    """The spec is the one before the block again where the run is not made longer by it: a longer
+    one would be asked for from then on."""
+    before, updates = (folder.path / SPEC).read_text(encoding="utf-8"), folder.spec()["updates"]
+    try:
+        yield
+    except ValueError:
+        place = folder.record_place
+        if place is not None and read_record(place)["updates"] == updates:
+            save_spec(before)
+        raise
 
 
 def compare_real(
