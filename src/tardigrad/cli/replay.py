@@ -1,11 +1,13 @@
 """`tardigrad replay`."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tardigrad.cli.console import complain, out
+from tardigrad.core.checks import require
 from tardigrad.experiment import replay as replay_folder
 
 CHECKPOINT = "replay-{updates}.safetensors"
@@ -35,6 +37,11 @@ def replay(
     that update is saved in the folder, for debugging.
     """
     checkpoint = None if until is None else run / CHECKPOINT.format(updates=until)
+    require(
+        checkpoint is None or not run.is_dir() or os.access(run, os.W_OK),
+        f"{run} cannot be written to, and --until saves a checkpoint there: copy the folder, and "
+        "replay the copy",
+    )
     replayed = replay_folder(run, until, checkpoint, force, trust_code=trust_code)
     if checkpoint is not None:
         out.print(f"after update {replayed.updates:,}: {checkpoint}")

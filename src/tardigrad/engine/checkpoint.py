@@ -21,7 +21,10 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
     partial = path.with_name(path.name + ".partial")
     # safetensors refuses tensors that share memory, and a sent version often is θ itself.
     copies = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
-    save_file(copies, partial, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+    try:
+        save_file(copies, partial, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+    except SafetensorError as error:
+        raise OSError(f"{path} cannot be written: {error}") from error
     with open(partial, "rb") as file:
         os.fsync(file.fileno())
     os.replace(partial, path)

@@ -6,7 +6,8 @@ holds a run that has not ended.
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tardigrad.core.checks import require
 from tardigrad.engine.observer import EvaluationRecord, Observer, Started
 from tardigrad.engine.run import Run
 from tardigrad.rules import Rule
@@ -154,13 +156,21 @@ def read_numbers(path: Path) -> dict[str, list[float]]:
     """What `write_numbers` wrote, by name; nothing where there is no file."""
     if not path.exists():
         return {}
-    header, *lines = path.read_text(encoding="utf-8").splitlines()
-    names = header.split(",")
-    try:
+    with named_if_damaged(path):
+        header, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
+        require(bool(header), "it has no header")
+        names = header.split(",")
         rows = [[float(cell) for cell in line.split(",")] for line in lines]
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
         return dict(zip(names, map(list, columns), strict=True))
-    except ValueError as error:
+
+
+@contextmanager
+def named_if_damaged(path: Path) -> Iterator[None]:
+    """What is wrong with a file that is read in the block is told with its name."""
+    try:
+        yield
+    except ValueError as error:  # of JSON, TOML, UTF-8 and numbers alike
         raise ValueError(f"{path} is damaged: {error}") from None
 
 

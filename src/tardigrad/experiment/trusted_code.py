@@ -9,7 +9,6 @@ names stand for other files here: a module's name means another file in another 
 
 import hashlib
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from tardigrad.core.named_files import named_files
 from tardigrad.core.own_code import own_name
 from tardigrad.engine.result_files import write
 from tardigrad.experiment.spec import Spec
-from tardigrad.recording.folder import SPEC
+from tardigrad.recording.folder import SPEC, RunFolder
 
 
 def note_code(spec: Spec) -> None:
@@ -39,10 +38,9 @@ def note_code(spec: Spec) -> None:
 def trusted_spec(folder: Path, trust_code: bool) -> Spec:
     """The spec in a run's folder; refused where it names code that was not run from here."""
     file = folder / SPEC
-    text = file.read_text(encoding="utf-8")
-    named = list(dict.fromkeys(_named(tomllib.loads(text))))
+    named = list(dict.fromkeys(_named(RunFolder(folder).spec())))
     if named and not trust_code:
-        _check_noted(file, text, named)
+        _check_noted(file, file.read_text(encoding="utf-8"), named)
     return Spec.load(file)
 
 

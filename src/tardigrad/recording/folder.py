@@ -24,6 +24,7 @@ from tardigrad.engine.result_files import (
     RECORD,
     SCHEDULE,
     SUMMARY,
+    named_if_damaged,
     read_numbers,
     write,
     write_metrics,
@@ -88,7 +89,12 @@ class RunFolder:
 
     def spec(self) -> dict[str, Any]:
         self._check_spec()
-        return tomllib.loads((self.path / SPEC).read_text(encoding="utf-8"))
+        with named_if_damaged(self.path / SPEC):
+            found = tomllib.loads((self.path / SPEC).read_text(encoding="utf-8"))
+            compared = (self.path / COMPARISON).exists()  # perhaps of Python objects
+            lacks = [name for name in ("updates", "task", "rule") if name not in found]
+            require(compared or not lacks, f"it does not say its {', '.join(lacks)}")
+        return found
 
     @property
     def record_place(self) -> Path | None:
@@ -110,7 +116,9 @@ class RunFolder:
         file = self.path / SUMMARY
         if not file.exists():
             return {}
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        with named_if_damaged(file):
+            found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            require(isinstance(found, dict), "it holds no table")
         return found
 
     def write_metrics(self, records: Iterable[Record]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tardigrad.core.checks import require
-from tardigrad.engine.result_files import RECORD
+from tardigrad.engine.result_files import RECORD, named_if_damaged
 from tardigrad.recording.disk import FolderDisk
 from tardigrad.recording.epochs import Length, finished_with, length
 from tardigrad.recording.facts import HARDWARE, check_facts
@@ -79,7 +79,9 @@ def resume_record(folder: Path, plain: dict[str, Any]) -> GoingOn:
 def read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     require(path.is_file(), f"{folder} holds no run on Ray (it has no {RECORD})")
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    with named_if_damaged(path):
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        require(isinstance(record, dict), "it holds no table")
     require(record.get("format") in (FORMAT, OLD_FORMAT), f"{path} is not a {FORMAT} file")
     return record
 
