@@ -6,7 +6,7 @@ from typing import Literal, TypedDict, Unpack
 
 import torch
 
-from tardigrad.clusters import Cluster
+from tardigrad.clusters import Clockless, Cluster
 from tardigrad.core.checks import count, one_of, require
 from tardigrad.core.layout import Layout, Sharding
 from tardigrad.core.renamed_arguments import Grouped, grouped_arguments
@@ -241,7 +241,7 @@ def prepare_together(
     )
 
 
-def check_parts(
+def check_combination(
     task: Task,
     rule: Rule,
     policy: Policy,

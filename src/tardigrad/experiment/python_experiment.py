@@ -12,7 +12,7 @@ from tardigrad.engine import Evaluation, Limits, Observer, Stop
 from tardigrad.engine.choose import Engine
 from tardigrad.engine.execute import (
     ShardBy,
-    check_parts,
+    check_combination,
     check_setting,
     prepare,
     prepare_together,
@@ -175,7 +175,7 @@ class PythonExperiment:
         """Refuse what can be refused before its schedule is made."""
         policy, link, work = self.policy or Async(), self.link or Full(), work_of(self.work, rule)
         measures, limits = self.evaluation.measures, self.limits or Limits()
-        check_parts(task, rule, policy, link, work, self.shards, self.shard_by, measures)
+        check_combination(task, rule, policy, link, work, self.shards, self.shard_by, measures)
         assert self.cluster is not None
         check_setting(task, rule, self.cluster, self.updates, self.evaluation, limits, self.stop)
 

@@ -12,7 +12,7 @@ from tardigrad.clusters import TimedCluster
 from tardigrad.core.checks import require
 from tardigrad.core.result_table import ResultTable
 from tardigrad.engine import Checkpoints, Observer, Run
-from tardigrad.engine.execute import check_parts
+from tardigrad.engine.execute import check_combination
 from tardigrad.engine.run import Say
 from tardigrad.experiment.going_on import check_on_ray, continued
 from tardigrad.experiment.spec import Spec
@@ -66,7 +66,7 @@ def run_on_ray(
     )
     loggers = spec.make_loggers(path)
     check_measured(task, spec.evaluation)
-    check_parts(task, rule, policy, link, work, spec.shards, spec.shard_by, simulated=False)
+    check_combination(task, rule, policy, link, work, spec.shards, spec.shard_by, simulated=False)
     timed = _timed(cluster) if impose else None
     check_size(cluster.workers, spec.updates, spec.shards, cluster.workers + spec.updates, False)
     check_sendable(task=task, rule=rule, policy=policy, link=link, work=work, cluster=timed)

@@ -15,7 +15,7 @@ from tardigrad.core.layout import Layout
 from tardigrad.core.own_code import brief, located
 from tardigrad.engine import Evaluation, Limits, Observer, Stop
 from tardigrad.engine.choose import Engine
-from tardigrad.engine.execute import check_parts, check_setting, prepare, prepare_together
+from tardigrad.engine.execute import check_combination, check_setting, prepare, prepare_together
 from tardigrad.engine.execution import Execution
 from tardigrad.engine.lockstep import check_deviation
 from tardigrad.engine.run import Say
@@ -227,7 +227,7 @@ class Spec:
     def check(self, task: Task, rule: Rule) -> None:
         """Refuse what can be refused before its schedule is made."""
         policy, link, work = self.make_policy(), self.make_link(), self.make_work()
-        check_parts(task, rule, policy, link, work, self.shards, self.shard_by, self.measures)
+        check_combination(task, rule, policy, link, work, self.shards, self.shard_by, self.measures)
         cluster, stop = self.make_cluster(), self.make_stop()
         check_setting(task, rule, cluster, self.updates, self.evaluation, self.limits, stop)
 
