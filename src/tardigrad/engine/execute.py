@@ -256,7 +256,7 @@ def check_combination(
     check_weights(rule, policy)
     divide(task, rule, shards, shard_by)
     check_deviation(rule, link, rule.start(torch.zeros(1), Layout.flat(1)))
-    check_work(work, task, link.on_drop if link.withholds_pushes else None, measures)
+    check_work(work, task, link, measures)
     check_codec(codec_of(link.codec), measures)
     if link.reads_deviation and simulated:
         _check_together(task, policy, link, work)
