@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -96,9 +96,18 @@ def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
         # They keep nothing that must be whole, so there is nothing to wait for.
         for child in set(multiprocessing.active_children()) - before:
             child.terminate()
+        _send_no_more(pool)
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _send_no_more(pool: ProcessPoolExecutor) -> None:
+    """Before 3.11.5, Python would wait for ever until what it was sending to a process that has
+    ended, such as a long schedule, is read (gh-94777)."""
+    if sys.version_info < (3, 11, 5):
+        queue: Any = pool._call_queue  # type: ignore[attr-defined]
+        queue._reader.close()
 
 
 def _start() -> None:
