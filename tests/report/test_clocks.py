@@ -129,7 +129,8 @@ SPEC: dict[str, Any] = {
 def test_the_title_says_what_gave_workers_their_times(
     cluster: str, facts: dict[str, Any], title: str, tmp_path: Path
 ) -> None:
-    spec = f'cluster = {SPEC[cluster]}\n[task]\nname = "my_task"\n[policy]\nname = "sync"\n'
+    spec = f'updates = 1\nrule = "sgd"\ncluster = {SPEC[cluster]}\npolicy = {{name = "sync"}}\n'
+    spec += '[task]\nname = "my_task"\n'
     folder = RunFolder.create(tmp_path / "run", spec, None)
     folder.write_summary({"status": "finished", "workers": 3, **facts})
     assert title_of(folder.path) == title

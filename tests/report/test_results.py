@@ -133,7 +133,8 @@ def test_a_run_that_has_not_stopped_has_no_report(tmp_path: Path) -> None:
 
 
 def test_damaged_metrics_are_told(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "run", "rule = {name = 'sgd'}\n", None)
+    spec = "updates = 1\ntask = 'quadratic'\nrule = {name = 'sgd'}\n"
+    folder = RunFolder.create(tmp_path / "run", spec, None)
     folder.write_metrics([{"update": 1}])
     folder.write_summary(summary())
     assert load_series(folder.path)[0].runs == [[{"update": 1}]]
