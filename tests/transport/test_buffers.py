@@ -161,6 +161,47 @@ def test_an_array_that_came_through_a_connection_is_read_in_its_place(echo: Echo
     assert looked.data_ptr() == array.ctypes.data
 
 
+def test_a_version_that_is_computed_at_stays_until_the_next_one_is() -> None:
+    versions = VersionBuffers(torch.zeros(4), shared=True)
+    versions.connect(0, near=True)
+    reader = PayloadReader(0, views=True)
+
+    def told(version: int) -> SlotOrArray:
+        """Nothing of it is kept here, as by a shard of which the worker has left."""
+        versions.place().fill_(version)
+        kept = versions.keep(version, torch.full((4,), float(version)))
+        return versions.put(0, version, kept)
+
+    first = told(1)
+    view = reader.view(first)
+    reader.done(first)
+    second, third = told(2), told(3)
+    assert len({first, second, third}) == 3
+    assert view.tolist() == [1.0] * 4
+    reader.done(second)  # never looked at
+    assert told(4) == second
+    view = reader.view(third)
+    reader.done(third)
+    assert told(5) == first
+    assert view.tolist() == [3.0] * 4
+    assert reader.view(np.zeros(4, np.float32)).tolist() == [0.0] * 4
+    assert told(6) == third
+    versions.close()
+
+
+def test_what_is_written_to_a_view_nobody_else_sees() -> None:
+    versions = VersionBuffers(torch.zeros(4), shared=True)
+    versions.connect(0, near=True)
+    kept = versions.share(0, 1, torch.ones(4))
+    address = versions.put(0, 1, kept)
+    view = PayloadReader(0, views=True).view(address)
+    assert view.tolist() == [1.0] * 4
+    view.add_(1)
+    assert view.tolist() == [2.0] * 4
+    assert kept.tolist() == PayloadReader(1).look(address).tolist() == [1.0] * 4
+    versions.close()
+
+
 OWNER = """
 import sys, torch
 from tardigrad.transport.arena import SharedSlot

@@ -56,6 +56,15 @@ def _rebuilt(template: Any, tensors: Iterator[Tensor]) -> Any:
     return type(template)(*children) if hasattr(template, "_fields") else tuple(children)
 
 
+def apart(tree: Any, other: Tensor) -> Any:
+    """The same tree, without a tensor that shares its memory with `other`."""
+    memory, tensors = other.untyped_storage().data_ptr(), leaves(tree)
+    shares = [tensor.untyped_storage().data_ptr() == memory for tensor in tensors]
+    if not any(shares):
+        return tree
+    return rebuilt(tree, [t.clone() if s else t for t, s in zip(tensors, shares, strict=True)])
+
+
 def restored(template: Any, tensors: Mapping[str, Tensor], prefix: str) -> Any:
     """A tree of the template's shape with the tensors that `named` gave those names."""
     return rebuilt(template, [tensors[name] for name in named(template, prefix)])

@@ -316,8 +316,8 @@ class WorkerSession:
         self._settle()
         if min(channel.newest for channel in self._channels) >= self.updates:
             return  # every shard is done: nobody would apply it
-        read = tuple(channel.have for channel in self._channels)
-        epochs = tuple(channel.have_epoch for channel in self._channels)
+        read = tuple([channel.have for channel in self._channels])
+        epochs = tuple([channel.have_epoch for channel in self._channels])
         self._begun = BegunStep(stamp, read, epochs, self._fresh, now_s)
         self._fresh = {}
 
@@ -372,5 +372,6 @@ class WorkerSession:
 
     def _needed(self, row: int) -> bool:
         """Whether some shard may still have to be sent this gradient."""
-        unsent = self.gate is not None and row in self.gate.unsent()
-        return unsent or any(channel.pushes(row) for channel in self._channels)
+        if self.gate is not None and row in self.gate.unsent():
+            return True
+        return any(channel.unacked and channel.pushes(row) for channel in self._channels)

@@ -27,5 +27,10 @@ class RowPart(NamedTuple):
 def row_part(gradients: Sequence[WholeGradient], sharding: Sharding, shard: int) -> RowPart:
     """What a shard gets of a push and the gradients merged into it, which come first."""
     part = sharding.slice(shard)
-    buffers = tuple(b for g in gradients for b in g.buffers) if shard == 0 else ()
-    return RowPart(mean([gradient.grad[part] for gradient in gradients]), buffers)
+    grad = mean([gradient.grad[part] for gradient in gradients])
+    return RowPart(grad, row_buffers(gradients, shard))
+
+
+def row_buffers(gradients: Sequence[WholeGradient], shard: int) -> tuple[Tensor, ...]:
+    """What a shard gets beside it."""
+    return tuple([b for g in gradients for b in g.buffers]) if shard == 0 else ()

@@ -39,6 +39,7 @@ _KINDS: dict[type[Any], str] = {
     Confirmation: "heard",
 }
 HELLO, SAID = "hello", "said"
+_INT = frozenset((int,))
 
 
 class EncodedMessage(NamedTuple):
@@ -149,7 +150,7 @@ def _encode_payload(payload: SlotOrArray | None, arrays: list[NDArray[Any]]) -> 
     if payload is None:
         return None
     if isinstance(payload, SlotAddress):
-        return [*payload[:4], payload.nonce.hex(), payload.dtype]
+        return payload.plain()
     arrays.append(payload)
     return len(arrays) - 1
 
@@ -159,12 +160,10 @@ def _decode_payload(place: Any, arrays: list[NDArray[Any]]) -> SlotOrArray | Non
         return None
     if isinstance(place, int):
         return arrays[place]
-    pid, file, length, data_at, nonce, dtype = place
-    pid, file, length, data_at = _ints([pid, file, length, data_at])
-    return SlotAddress(pid, file, length, data_at, bytes.fromhex(nonce), str(dtype))
+    return SlotAddress.from_plain(place)
 
 
 def _ints(values: Sequence[Any]) -> list[int]:
-    if not all(type(value) is int for value in values):
+    if not _INT.issuperset(map(type, values)):
         raise ValueError(f"not all of {values} are whole numbers")
     return list(values)

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.core.trees import not_finite
+from tardigrad.core.trees import apart, not_finite
 from tardigrad.engine import Diverged
 from tardigrad.links import Encoded, Sent, that_codes
 from tardigrad.protocol.messages import PushHeader
 from tardigrad.protocol.worker_outputs import Compute, Forget, Send, WorkerOutput
 from tardigrad.protocol.worker_session import WorkerSession
 from tardigrad.protocol.worker_session import WorkerStart as WorkerStart
-from tardigrad.recording.gradients import RowPart, WholeGradient, row_part
+from tardigrad.recording.gradients import RowPart, WholeGradient, row_buffers, row_part
 from tardigrad.recording.kept_states import KeptState
 from tardigrad.recording.sent_slices import SliceErrors, sent_slice
 from tardigrad.recording.setup import RunSetup, WorkerKeeps
@@ -43,17 +43,17 @@ class WorkerProcess:
         setup: RunSetup,
         start: WorkerStart,
         copy: Callable[[Any, Tensor], None],
-        own: Callable[[Any], Tensor | None] = lambda payload: None,
+        whole: Callable[[Any], Tensor | None] = lambda payload: None,
         kept: WorkerKeeps | None = None,
     ) -> None:
-        """copy: writes a payload's numbers to where they belong. own: those of a payload that is
-        the worker's to keep; None where they belong to somebody else. kept: what to go on with;
-        None: it begins anew."""
+        """copy: writes a payload's numbers to where they belong. whole: those of a payload that are
+        to be the view, valid until it is asked again; None: they have to be copied. kept: what to
+        go on with; None: it begins anew."""
         self.setup = setup
         self.worker = start.worker
         gate = setup.worker_gate(start.worker)
         self.session = WorkerSession(setup.policy, setup.shards, setup.updates, start, gate)
-        self._copy, self._own = copy, own
+        self._copy, self._whole = copy, whole
         self._view = setup.task.start()
         self._kept: dict[int, WholeGradient] = {}
         kept = setup.begin_state() if kept is None else kept
@@ -67,7 +67,7 @@ class WorkerProcess:
     def load(self, compute: Compute) -> None:
         """Complete the view."""
         for shard, payload in compute.fresh.items():
-            whole = self._own(payload) if self.setup.shards == 1 else None
+            whole = self._whole(payload) if self.setup.shards == 1 else None
             if whole is not None:
                 self._view = whole
             else:
@@ -92,7 +92,8 @@ class WorkerProcess:
         if made is None:
             return None
         check_unchanged(view, state, before)
-        (loss, grad, buffers), state = made
+        # The view's memory will hold another version, and these are kept for longer.
+        (loss, grad, buffers), state = apart(made, view)
         value = float(loss)
         whole = grad if self._errors is None else self._errors.compensated(grad)
         wrong = not_finite(whole) if math.isfinite(value) else value
@@ -140,9 +141,11 @@ class WorkerProcess:
             if made is not None:
                 sent[shard] = made
 
+    def _pushed(self, push: PushHeader) -> list[WholeGradient]:
+        return [self._kept[row] for row in (*push.merged, push.row)]
+
     def _merged(self, push: PushHeader, shard: int) -> RowPart:
-        gradients = [self._kept[row] for row in (*push.merged, push.row)]
-        return row_part(gradients, self.setup.sharding, shard)
+        return row_part(self._pushed(push), self.setup.sharding, shard)
 
     def part(self, push: PushHeader, shard: int) -> RowPart | None:
         """The numbers behind a push, as the shard will see them; None where it has none."""
@@ -153,6 +156,10 @@ class WorkerProcess:
             seen = self._sent[push.row][shard].decoded
             part = part._replace(grad=torch.from_numpy(seen))
         return part
+
+    def buffers(self, push: PushHeader, shard: int) -> tuple[Tensor, ...]:
+        """What comes with them."""
+        return row_buffers(self._pushed(push), shard) if push.has_numbers else ()
 
     def encoded(self, push: PushHeader, shard: int) -> Encoded | None:
         """The same as it travels; None where no codec has encoded it."""

@@ -69,7 +69,7 @@ class WorkerShell:
         self._process: WorkerProcess | None = None
         self._clock = RunClock(setup.began_s)
         self._buffers = GradientBuffers(len(theta), theta.dtype, shards, setup.shared_memory)
-        self._reader = PayloadReader(worker)
+        self._reader = PayloadReader(worker, views=True)
         self._links: list[ShardLink] = []
         self._shared: dict[int, SharedGradient] = {}
         self._work: queue.SimpleQueue[Compute | None] = queue.SimpleQueue()
@@ -148,7 +148,7 @@ class WorkerShell:
         began = start.step if start.life else None
         self._fuse = Fuse(self.setup.faults, "worker", self.worker, began)
         reader = self._reader
-        process = WorkerProcess(self.setup.run, start, reader.copy, reader.own, call.kept)
+        process = WorkerProcess(self.setup.run, start, reader.copy, reader.view, call.kept)
         self._links = [self._link(shard, shards[shard]) for shard in range(self.setup.run.shards)]
         self._process = process
         self._resending = Resending(process.session, self.setup.run.shards)
@@ -194,8 +194,9 @@ class WorkerShell:
             process = self._process
             if link.closed or process is None or not self._going_on:
                 return
-            if not all(payload is None or self._reader.there(payload) for payload in payloads):
-                return  # its shard has died meanwhile
+            for payload in payloads:
+                if payload is not None and not self._reader.there(payload):
+                    return  # its shard has died meanwhile
             self._resending.heard(shard)
             self._guarded(
                 lambda: self._carry_out(process.session.hear(message, payloads, self._clock()))
@@ -222,16 +223,14 @@ class WorkerShell:
         buffers: tuple[NDArray[Any], ...] = ()
         if isinstance(message, FromWorker) and isinstance(message.body, PushHeader):
             assert self._process is not None
-            part = self._process.part(message.body, shard)
-            encoded = self._process.encoded(message.body, shard)
-            if encoded is not None:
-                payload = encoded
-            elif part is not None and message.body.merged:
+            body = message.body
+            payload = self._process.encoded(body, shard)
+            if payload is None and body.has_numbers and not body.merged:
+                where = self.setup.run.sharding.slice(shard)
+                payload = self._shared[body.row].payload(shard, where)
+            elif payload is None and (part := self._process.part(body, shard)) is not None:
                 payload = part.grad.numpy()  # a mean, for this shard alone
-            elif part is not None:
-                shared = self._shared[message.body.row]
-                payload = shared.payload(shard, self.setup.run.sharding.slice(shard))
-            buffers = tuple(b.numpy() for b in part.buffers) if part is not None else ()
+            buffers = tuple([b.numpy() for b in self._process.buffers(body, shard)])
         self._links[shard].send(encode_from_worker(message, payload, buffers))
 
     # What follows.

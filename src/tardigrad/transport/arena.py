@@ -61,9 +61,10 @@ def can_share_memory() -> bool:
 class SharedSlot:
     """A vector in shared memory, and who still reads it."""
 
-    def __init__(self, memory: mmap.mmap, address: SlotAddress) -> None:
+    def __init__(self, memory: mmap.mmap, address: SlotAddress, alone: mmap.mmap | None) -> None:
+        """alone: the same memory, where what is written is seen by nobody else."""
         self.address = address
-        self._memory = memory
+        self._memory, self._alone = memory, alone
         self._lent: weakref.ref[memoryview] | None = None
         self.vector = self._tensor(memory)
 
@@ -83,20 +84,23 @@ class SharedSlot:
         memory = mmap.mmap(file, length)
         nonce = secrets.token_bytes(NONCE)
         memory[:NONCE] = nonce
-        return SharedSlot(memory, SlotAddress(os.getpid(), file, length, data_at, nonce, name))
+        address = SlotAddress(os.getpid(), file, length, data_at, nonce, name)
+        return SharedSlot(memory, address, None)
 
     @staticmethod
-    def open(address: SlotAddress) -> "SharedSlot":
+    def open(address: SlotAddress, to_view: bool = False) -> "SharedSlot":
+        """to_view: `view` will be asked for."""
         file = os.open(f"/proc/{address.pid}/fd/{address.file}", os.O_RDWR | os.O_CLOEXEC)
         try:
             memory = mmap.mmap(file, address.length)
+            alone = mmap.mmap(file, address.length, mmap.MAP_PRIVATE) if to_view else None
         except ValueError as error:  # another file, and shorter
             raise OSError("the slot is gone: its owner has ended") from error
         finally:
             os.close(file)
         if memory[:NONCE] != address.nonce:
             raise OSError("the slot is gone: its owner has ended")
-        return SharedSlot(memory, address)
+        return SharedSlot(memory, address, alone)
 
     def claim(self, reader: int) -> None:
         self._memory[NONCE + reader] = 1
@@ -121,6 +125,11 @@ class SharedSlot:
         memory = memoryview(self._memory)
         self._lent = weakref.ref(memory)
         return self._tensor(memory)
+
+    def view(self) -> Tensor:
+        """The vector, for code that should not write to it: if it does, nobody else sees that."""
+        assert self._alone is not None
+        return self._tensor(self._alone)
 
     def write(self, vector: Tensor) -> None:
         self.vector.copy_(vector)
@@ -161,13 +170,14 @@ class SlotPool:
 class MappedSlots:
     """The reader's side: slots of others, mapped once."""
 
-    def __init__(self) -> None:
+    def __init__(self, to_view: bool = False) -> None:
+        self._to_view = to_view
         self._slots: dict[SlotAddress, SharedSlot] = {}
 
     def __getitem__(self, address: SlotAddress) -> SharedSlot:
         slot = self._slots.get(address)
         if slot is None:
-            slot = self._slots[address] = SharedSlot.open(address)
+            slot = self._slots[address] = SharedSlot.open(address, self._to_view)
         return slot
 
     def forget(self, pid: int) -> None:

@@ -165,9 +165,11 @@ class SharedGradient:
 class PayloadReader:
     """The receiver's side: it reads slots under its own number, a worker's or a shard's."""
 
-    def __init__(self, reader: int) -> None:
+    def __init__(self, reader: int, views: bool = False) -> None:
+        """views: `view` will be asked for."""
         self._reader = reader
-        self._opened = MappedSlots()
+        self._opened = MappedSlots(views)
+        self._viewed: SlotAddress | None = None
 
     def there(self, payload: SlotOrArray) -> bool:
         """False where the owner of the slot has ended; once seen, a slot stays."""
@@ -183,16 +185,23 @@ class PayloadReader:
             return vector if part is None else vector[part]
         return torch.from_numpy(payload)
 
-    def own(self, payload: SlotOrArray) -> Tensor | None:
-        """The numbers, if they came in a frame: they are the receiver's."""
-        return None if isinstance(payload, SlotAddress) else torch.from_numpy(payload)
+    def view(self, payload: SlotOrArray) -> Tensor:
+        """The numbers, to compute at, without a copy. In a slot they stay valid until the next call
+        of this, however often `done` is said of them."""
+        before = self._viewed
+        self._viewed = payload if isinstance(payload, SlotAddress) else None
+        if before is not None and before != self._viewed:
+            self._opened[before].done(self._reader)
+        if isinstance(payload, SlotAddress):
+            return self._opened[payload].view()
+        return torch.from_numpy(payload)
 
     def copy(self, payload: SlotOrArray, out: Tensor) -> None:
         """The same, written to `out`."""
         out.copy_(self.look(payload))
 
     def done(self, payload: SlotOrArray) -> None:
-        if isinstance(payload, SlotAddress):
+        if isinstance(payload, SlotAddress) and payload != self._viewed:
             self._opened[payload].done(self._reader)
 
     def forget(self, pid: int) -> None:

@@ -15,6 +15,8 @@ from tardigrad.transport.frames import FrameError, TransportLimits, frame_parts
 from tardigrad.transport.pool import ArrayPool, PlaceArrays
 from tardigrad.transport.reader import FrameReader
 
+# Combined once: flags are an enum, which takes as long to combine as a small frame to send.
+SEND_AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 AT_ONCE = (socket.MSG_DONTWAIT, socket.MSG_DONTWAIT)
 WAITING = (0, socket.MSG_WAITALL)
 """Flags: of what comes first, and of what goes straight to its place."""
@@ -90,7 +92,7 @@ class Connection:
                 return
             if not self._backlog:
                 try:
-                    sent = self.peer.sendmsg(parts, (), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                    sent = self.peer.sendmsg(parts, (), SEND_AT_ONCE)
                 except BlockingIOError:
                     sent = 0
                 except OSError as error:

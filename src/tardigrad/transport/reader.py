@@ -85,7 +85,10 @@ class FrameReader:
         if specs and not self.limits.array_bytes:
             raise FrameError("a frame with arrays: none may come")
         self._begin, self._prefix = body_at, None
-        arrays = list(self._place(header, specs)) if specs else []
+        if not specs:
+            self._frame = ReadFrame(header, [])
+            return True
+        arrays = list(self._place(header, specs))
         _check(arrays, specs)
         self._frame = ReadFrame(header, arrays)
         self._rest = [a.reshape(-1).view(np.uint8).data for a in arrays if a.size]
@@ -109,6 +112,9 @@ class FrameReader:
 
     def _make_room(self) -> None:
         """What is left of the buffer to its beginning, with room for the whole text."""
+        if self._begin == self._end and not self.inside and len(self._buffer) == BUFFER_BYTES:
+            self._begin = self._end = 0  # by far most often: without a copy of nothing
+            return
         left = self._buffer[self._begin : self._end]
         needed = self._prefix.text_bytes if self._prefix is not None else 0
         if max(needed, BUFFER_BYTES) != len(self._buffer):

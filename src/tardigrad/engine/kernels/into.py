@@ -7,7 +7,6 @@ sent is told where to write. They are torch's, of the same arguments in the same
 those of `Rule.apply` and `Rule.send`.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,39 +19,67 @@ from tardigrad.rules import Now, Push, Rule, RuleOwn, RuleState
 
 Updated = tuple[Tensor, RuleState, RuleOwn, Tensor]
 """θ, the state, the worker's own rows and what is sent."""
-UpdateInto = Callable[[Tensor, RuleState, RuleOwn, Push, Now, Tensor], Updated]
+
+
+class UpdateInto:
+    """An update of one gradient.
+
+    Of a rule without numbers in its state, to take the state apart would cost as much as the rest:
+    the vectors of the last one are kept, and what has no vectors stays as it is.
+    """
+
+    def __init__(self, graph: fx.GraphModule, states: int, owns: int) -> None:
+        self._forward = graph.forward
+        self._states, self._owns = states, owns
+        self._last: tuple[RuleState, list[Tensor]] | None = None
+
+    def __call__(
+        self, theta: Tensor, state: RuleState, own: RuleOwn, push: Push, now: Now, out: Tensor
+    ) -> Updated:
+        """out: where what is sent is made."""
+        states = self._last[1] if self._last and self._last[0] is state else leaves(state)
+        rows = leaves(own) if self._owns else []
+        vectors = [push.grad, push.view, *(t for t in states if t.numel()), *rows]
+        made = self._forward(
+            out,
+            theta,
+            *vectors,
+            push.staleness,
+            now.lr,
+            now.lr_max,
+            *now.correction,
+            *now.optimizer,
+        )
+        if self._states:
+            after = iter(made[1 : 1 + self._states])
+            states = [next(after) if tensor.numel() else tensor for tensor in states]
+            state = rebuilt(state, states)
+        self._last = state, states
+        if self._owns:
+            own = rebuilt(own, made[1 + self._states : -1])
+        return made[0], state, own, made[-1]
 
 
 def update_into(rule: Rule, dtype: torch.dtype) -> UpdateInto | None:
-    """Of one gradient, the last argument being where what is sent is made; None where the rule was
-    not found to treat each parameter alone, or its last operation cannot be told where to write."""
+    """None where the rule was not found to treat each parameter alone, an operation of it changes
+    a tensor in place, or its last operation cannot be told where to write."""
     try:
-        graph = update_graph(rule, dtype).graph
+        graph, states, owns = update_graph(rule, dtype)
     except Unsuited:
         return None
-    (output,) = [node for node in graph.graph.nodes if node.op == "output"]
-    sent = output.args[0][-1]
+    nodes = list(graph.graph.nodes)
+    sent = nodes[-1].args[0][-1]
     writes = _writing(sent.target) if sent.op == "call_function" else None
     if writes is None or sent.meta["val"].dtype != dtype or not sent.meta["val"].dim():
         return None
-    with graph.graph.inserting_before(next(iter(graph.graph.nodes))):
+    if any(node.op == "call_function" and node.target._schema.is_mutable for node in nodes):
+        return None
+    with graph.graph.inserting_before(nodes[0]):
         place = graph.graph.placeholder("place")
     sent.target, sent.kwargs = writes, {**sent.kwargs, "out": place}
     graph.graph.set_codegen(fx.graph.CodeGen())  # takes its inputs one by one, not in lists
     graph.recompile()
-
-    def update(
-        theta: Tensor, state: RuleState, own: RuleOwn, push: Push, now: Now, out: Tensor
-    ) -> Updated:
-        states, rows = leaves(state), leaves(own)
-        kept = [place for place, tensor in enumerate(states) if tensor.numel()]
-        vectors = [theta, push.grad, push.view, *(states[place] for place in kept), *rows]
-        new_theta, *after = graph.forward(out, *vectors, push.staleness, *leaves(now))
-        for place, tensor in zip(kept, after, strict=False):
-            states[place] = tensor
-        return new_theta, rebuilt(state, states), rebuilt(own, after[len(kept) :]), after[-1]
-
-    return update
+    return UpdateInto(graph, states, owns)
 
 
 def _writing(operation: Any) -> Any:
