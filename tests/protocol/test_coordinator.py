@@ -170,6 +170,47 @@ def test_a_cut_waits_for_quiet_and_lets_everybody_go_on() -> None:
     assert held == [True, True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("waits", "what"),
+    [
+        ({"cut_every": 9}, "a cut, and everybody with it (cut_every says how often),"),
+        ({"changes": [MembershipChange(4, remove=1)]}, "the leave of worker 1"),
+    ],
+)
+def test_what_waits_long_for_a_step_is_told(waits: dict[str, Any], what: str) -> None:
+    busy = [Answer(Status(quiet=False))] * 14
+    patience = Patience(poll_s=10.0, quiet_poll_s=10.0, attend_s=1e9, still_told_s=1e9)
+
+    def happens(process: Process, call: Any) -> CallOutcome | None:
+        return busy.pop() if (process, type(call)) == (WORKER, AskWorker) and busy else None
+
+    cluster = FakeCluster(made(patience=patience, **waits), happens)
+    cluster.run()
+    assert cluster.told == [f"{what} has waited {at} s for a step of worker 1" for at in (60, 120)]
+
+
+def test_a_run_in_which_nothing_happens_says_so_more_and_more_seldom() -> None:
+    left, busy = list(range(32)), [0, 1, 1]
+
+    def happens(process: Process, call: Any) -> CallOutcome | None:
+        if isinstance(call, AskShard) and process == SHARD and left:
+            left.pop()
+            return Answer(Status(3))
+        if isinstance(call, AskWorker) and busy:
+            return Answer(Status(quiet=process.number != busy.pop()))
+        return None
+
+    coordinator = made(patience=Patience(poll_s=10.0, attend_s=1e9))
+    cluster = FakeCluster(coordinator, happens)
+    cluster.run()
+    why = "no worker computes: each waits for a shard. If that does not end, interrupt the run and"
+    assert cluster.told == [
+        "no update for 60 s, since version 3; at work: worker 1",
+        "no update for 120 s, since version 3; at work: worker 0",
+        f"no update for 240 s, since version 3, and {why} resume it: what has been made is kept",
+    ]
+
+
 def test_a_cut_in_which_a_shard_dies_is_not_finished_and_made_another_time() -> None:
     cluster = FakeCluster(made(cut_every=4), once(SHARD, SaveCut, Dead(SHARD, "killed")))
     cluster.run()

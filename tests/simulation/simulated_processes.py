@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 VERSIONS_A_WORKER = 5
 """That it may compute at: releases on their way, the one it has and the one it computes at."""
 UNSETTLED_LIVES = 8
-"""Of a worker: it may die five times before anything comes of it, and its driver meanwhile."""
+"""Of a worker, where no calls are lost: it may die five times before anything comes of it, and its
+driver meanwhile. Else any process may be taken for dead in the middle of each attempt to complete a
+gradient, as often as a driver has patience with it."""
 
 
 HANDED_OVER = 0.9
@@ -153,10 +155,14 @@ class SimulatedShard(SimulatedProcess):
     def _check_kept(self) -> None:
         """However long a worker hears nothing, it pins few versions; one more for each of its lives
         of which a gradient may have to be completed, and those are few."""
-        replica = self.process.replica
+        assert self.owner is not None
+        replica, patience = self.process.replica, self.owner.coordinator.patience
         channels = replica.session.channels.values()
         lives = [len(channel.lives_from) for channel in channels]
-        assert max(lives, default=0) <= UNSETTLED_LIVES, f"{self.name}: {lives} lives not settled"
+        lived = UNSETTLED_LIVES
+        if self.cluster.network.weather.call_lost:
+            lived = max(lived, patience.deaths * (len(self.owner.shards) + len(channels)))
+        assert max(lives, default=0) <= lived, f"{self.name}: {lives} lives not settled"
         most = 1 + VERSIONS_A_WORKER * len(channels) + sum(lives)
         assert len(replica.sent) <= most, f"{self.name} keeps versions {sorted(replica.sent)}"
 

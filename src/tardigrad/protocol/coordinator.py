@@ -65,6 +65,7 @@ class Coordinator(Replacing):
         self._to_change = sorted(self.changes, key=lambda change: change.at_update)
         self._next_worker = self.workers
         self._unattended_s = 0.0
+        self._still_s, self._still_told_s = 0.0, self.patience.still_told_s
         self._next_cut = self.cut_every
 
     def _take_up(self, recovered: RecoveredShards) -> None:
@@ -99,6 +100,10 @@ class Coordinator(Replacing):
         if version > self._version:
             self._version = version
             self._deaths.clear()
+            self._still_s, self._still_told_s = 0.0, self.patience.still_told_s
+        self._still_s += self.patience.poll_s
+        if self._still_s >= self._still_told_s:
+            yield from self._tell_still()
         workers = {}
         self._unattended_s += self.patience.poll_s
         if self.watches or self._unattended_s >= self.patience.attend_s:
@@ -119,6 +124,19 @@ class Coordinator(Replacing):
             yield from self._cut()
             self._next_cut = (version // self.cut_every + 1) * self.cut_every
         return False
+
+    def _tell_still(self) -> Steps[None]:
+        """A step may take long, and a policy may drop all that comes; or something is wrong."""
+        self._still_told_s *= 2
+        still = f"no update for {self._still_s:.0f} s, since version {self._version}"
+        if busy := (yield from self._busy(self._at_work())):
+            others = f" and {len(busy) - 1} others" if len(busy) > 1 else ""
+            yield Tell(f"{still}; at work: worker {busy[0]}{others}")
+        else:
+            yield Tell(
+                f"{still}, and no worker computes: each waits for a shard. If that does not end, "
+                "interrupt the run and resume it: what has been made is kept"
+            )
 
     def _show(self, status: Sequence[Any], workers: dict[int, Any]) -> Steps[None]:
         """Hand over versions that all shards have made."""
@@ -141,7 +159,9 @@ class Coordinator(Replacing):
         held = self._at_work()
         try:
             yield from self._ask([(who, HoldSteps(True)) for who in held])
-            yield from self._until_quiet()
+            yield from self._until_quiet(
+                "a cut, and everybody with it (cut_every says how often),", self._at_work()
+            )
             number = yield NextCut()
             places = yield from self._tell_shards(
                 lambda s: [SaveCut(number)], limit_s=self.patience.save_s
@@ -166,22 +186,26 @@ class Coordinator(Replacing):
         Shards are opened first: an earlier try may have closed some before another died."""
         yield from self._tell_shards(lambda s: [OpenShard(self.updates)])
         yield from self._ask([(who, HoldSteps(True)) for who in self._at_work()])
-        yield from self._until_quiet()
+        yield from self._until_quiet("the end", self._at_work())
 
-    def _until_quiet(self) -> Steps[None]:
+    def _busy(self, workers: Sequence[Process]) -> Steps[list[int]]:
+        """Those that compute, or have said something that a shard has not."""
+        answers = yield from self._ask([(who, AskWorker()) for who in workers])
+        return [
+            who.number for who, status in zip(workers, answers, strict=True) if not status.quiet
+        ]
+
+    def _until_quiet(self, what: str, workers: Sequence[Process]) -> Steps[None]:
+        """what: waits for them."""
         waited_s, told_s = 0.0, self.patience.quiet_told_s
         pause_s = self.patience.quiet_poll_s
         while True:
-            answers = yield from self._ask([(who, AskWorker()) for who in self._at_work()])
-            busy = [w for w, status in zip(self._lives, answers, strict=True) if not status.quiet]
+            busy = yield from self._busy(workers)
             if not busy:
                 return
             if waited_s >= told_s:
                 told_s += self.patience.quiet_told_s
-                yield Tell(
-                    f"a cut has waited {waited_s:.0f} s for a step of worker {busy[0]}; everybody "
-                    "waits with it: cut less often (cut_every), or not at all"
-                )
+                yield Tell(f"{what} has waited {waited_s:.0f} s for a step of worker {busy[0]}")
             self._mourn((yield WaitForDeaths(pause_s)))
             if self._dead:
                 raise Unreachable
@@ -215,10 +239,7 @@ class Coordinator(Replacing):
             return
         who = Process("worker", worker)
         yield from self._ask([(who, StopWork())])
-        while not (yield from self._ask([(who, AskWorker())]))[0].quiet:
-            self._mourn((yield WaitForDeaths(self.patience.quiet_poll_s)))
-            if self._dead:
-                raise Unreachable
+        yield from self._until_quiet(f"the leave of worker {worker}", [who])
         yield from self._all_at_once(lambda s: LeaveWorker(worker))
         self._gone(worker)
         yield EndProcess(who)

@@ -40,6 +40,8 @@ class Patience:
     quiet_poll_s: float = 0.005
     quiet_told_s: float = 60.0
     """How often it is told that a cut still waits for a worker's step."""
+    still_told_s: float = 60.0
+    """After how long without an update that is told; again after twice as long, and so on."""
     deaths: int = 5
     """How often a process may die without the run having come any further."""
 
