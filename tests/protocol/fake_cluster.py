@@ -28,6 +28,7 @@ from tardigrad.protocol.calls import (
     WaitForDeaths,
 )
 from tardigrad.protocol.coordinator import Coordinator
+from tardigrad.protocol.new_shards import LoggedShard
 from tardigrad.protocol.shard_session import ShardSession
 
 SHARDS, WORKERS, UPDATES = 2, 2, 10
@@ -60,8 +61,8 @@ class Recovered:
     )
 
     @property
-    def logged(self) -> Sequence[int]:
-        return [session.version for session in self.sessions]
+    def logged(self) -> Sequence[LoggedShard]:
+        return [LoggedShard.of(session) for session in self.sessions]
 
     def halves(self, worker: int) -> Sequence[Any]:
         return self.pushed_to_some

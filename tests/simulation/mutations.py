@@ -17,6 +17,7 @@ from tardigrad.protocol.calls import (
 from tardigrad.protocol.channels import WorkerChannel
 from tardigrad.protocol.gates import WorkerGate
 from tardigrad.protocol.messages import Completed, FromShard, FromWorker, PushHeader
+from tardigrad.protocol.new_shards import LoggedShard
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.protocol.worker_outputs import WorkerOutput
 from tardigrad.protocol.worker_session import WorkerSession
@@ -289,7 +290,23 @@ def _what_is_added_was_evaluated() -> AbstractContextManager[Any]:
 
     def begun(self: RecoveredRun, *given: Any, **named: Any) -> None:
         begin(self, *given, **named)
-        self.logged = [session.version for session in self.sessions]
+        self.logged = [
+            logged._replace(version=session.version)
+            for logged, session in zip(self.logged, self.sessions, strict=True)
+        ]
+
+    return patch.object(RecoveredRun, "__init__", begun)
+
+
+def _what_is_added_was_told() -> AbstractContextManager[Any]:
+    begin = RecoveredRun.__init__
+
+    def begun(self: RecoveredRun, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        self.logged = [
+            LoggedShard.of(session)._replace(version=logged.version)
+            for logged, session in zip(self.logged, self.sessions, strict=True)
+        ]
 
     return patch.object(RecoveredRun, "__init__", begun)
 
@@ -334,6 +351,7 @@ MUTATIONS: dict[str, Mutation] = {
     "membership that some logs have": _membership_stays_half_told,
     "membership: what is added to a log explains nothing": _what_is_added_explains,
     "membership: what is added to a log was not evaluated": _what_is_added_was_evaluated,
+    "membership: what is added to a log was told to nobody": _what_is_added_was_told,
     "gradients that came to some shards": _halves_stay_halves,
     "gradients that are not finite": _not_finite_is_answered,
     "links: what workers hold back is in cuts": lambda: patch.object(

@@ -1,5 +1,6 @@
-"""Power that is lost while shards are told of who leaves: a log that lost its end has not heard of
-it, and recovery adds the leave, and what that worker had pushed elsewhere, to what is left."""
+"""Power that is lost while shards are told of who leaves or joins: a log that lost its end has not
+heard of it, and recovery adds it, and what a worker that left had pushed elsewhere, to what is
+left."""
 
 import pytest
 
@@ -25,6 +26,20 @@ EXPLAINED = Scenario(
     changes=[MembershipChange(3), MembershipChange(1, remove=0)], faults=[LOST],
 )  # fmt: skip
 """Another shard has a gradient that was computed at the lost version."""
+TOLD = Scenario(
+    1134, policy="malenia_stop", rule="sgd", workers=1, shards=3, updates=6, sync_log=False,
+    hosts=2, mean_step_s=1.0, weather=Weather(delay_s=0.1, jitter=1.0, lost=0.0, repeated=0.1),
+    changes=[MembershipChange(5)], ends_early_at=1, more_updates=17,
+    faults=[
+        Fault("power", "version", nth=5, target="worker", seconds=60.0),
+        Fault("kill", "version", nth=4, target="worker", seconds=60.0),
+        Fault("partition", "answers", nth=46, delay_s=0.3735770529741356, seconds=0.3),
+        Fault("kill", "appends", nth=44, delay_s=0.4307873003124586, seconds=0.3),
+        Fault("power", "has done JoinWorker", nth=1, target="shard", delay_s=0.09037526816246011,
+              seconds=5.0),
+    ],
+)  # fmt: skip
+"""The row that the lost end of shard 0's log gave to worker 0 is given to the one that joins."""
 
 
 @pytest.mark.parametrize(
@@ -32,12 +47,11 @@ EXPLAINED = Scenario(
     [
         (EVALUATED, "what is added to a log was not evaluated", "was not shown"),
         (EXPLAINED, "what is added to a log explains nothing", "KeyError"),
+        (TOLD, "what is added to a log was told to nobody", "push refused: worker 0, step 11"),
     ],
-    ids=["evaluated", "explained"],
+    ids=["evaluated", "explained", "told"],
 )
-def test_versions_that_are_added_are_not_those_that_were_lost(
-    scenario: Scenario, safeguard: str, found: str
-) -> None:
+def test_what_is_added_is_not_what_was_lost(scenario: Scenario, safeguard: str, found: str) -> None:
     assert not run(scenario).error
     with without(f"membership: {safeguard}"):
         assert found in run(scenario).error

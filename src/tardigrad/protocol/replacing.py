@@ -37,7 +37,7 @@ from tardigrad.protocol.calls import (
 )
 from tardigrad.protocol.channels import ChannelEnd
 from tardigrad.protocol.messages import NO_ROW, PushHeader
-from tardigrad.protocol.new_shards import beginnings, reinstated
+from tardigrad.protocol.new_shards import LoggedShard, beginnings, reinstated
 from tardigrad.protocol.run_processes import RunFailed, RunProcesses, Steps, Unreachable
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.protocol.worker_session import WorkerStart
@@ -62,8 +62,7 @@ class RecoveredShards(Protocol):
         """Entries at each log's end that the other logs do not explain."""
 
     @property
-    def logged(self) -> Sequence[int]:
-        """Each shard's version by what its log holds, without what recovery adds to it."""
+    def logged(self) -> Sequence[LoggedShard]: ...
 
     @property
     def begun(self) -> bool:
@@ -129,8 +128,11 @@ class Replacing(RunProcesses):
         self._epochs = dict.fromkeys(range(self.shards), epoch)
         self._lives = {}
         self._working.clear()
-        begins = [ReinstateShard(*reinstated(session, epoch)) for session in sessions]
-        self._evaluated = min(self._evaluated, *recovered.logged)
+        begins = [
+            ReinstateShard(*reinstated(shard, logged, epoch))
+            for shard, logged in enumerate(recovered.logged)
+        ]
+        self._evaluated = min([self._evaluated, *(logged.version for logged in recovered.logged)])
         self._snapshots.clear()
         yield from self._all(MakeShards(self._epochs, recovered, held=False))
         yield from self._tell_shards(lambda s: begins)
@@ -222,7 +224,7 @@ class Replacing(RunProcesses):
             yield from self._fence(fences, alive)
             recovered: RecoveredShards = yield Recover()
             if any(recovered.lost[shard] for shard in alive) or any(
-                recovered.logged[shard] < self._evaluated for shard in dead
+                recovered.logged[shard].version < self._evaluated for shard in dead
             ):
                 yield from self._begin_again()
             yield from self._put_in_place(dead, epochs, recovered)
@@ -240,12 +242,13 @@ class Replacing(RunProcesses):
                 parts.pop(shard, None)
         yield from self._all(MakeShards(epochs, recovered, self._holding))
         calls = [
-            ReinstateShard(*reinstated(recovered.sessions[shard], epoch))
+            ReinstateShard(*reinstated(shard, recovered.logged[shard], epoch))
             for shard, epoch in epochs.items()
         ]
         yield from self._tell_shards(lambda s: calls)
         for shard in dead:
-            yield from self._introduce(shard, beginnings(recovered.sessions[shard], epochs[shard]))
+            known = recovered.sessions[shard], recovered.logged[shard]
+            yield from self._introduce(shard, beginnings(*known, epochs[shard]))
         yield from self._tell_shards(lambda s: [OpenShard(self.updates)], dead)
         for shard in dead:
             self._no_longer_dead(Process("shard", shard))

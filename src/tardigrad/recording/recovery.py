@@ -16,6 +16,7 @@ from torch import Tensor
 from tardigrad.engine.checkpoint import checkpoint_from_bytes
 from tardigrad.protocol.log import LogEntry
 from tardigrad.protocol.messages import Completed, Event, Joined, Left, PushHeader, Replaced
+from tardigrad.protocol.new_shards import LoggedShard
 from tardigrad.protocol.shard_session import ShardSession
 from tardigrad.recording.cuts import FoundCut, newest_cut, read_part, read_unsent
 from tardigrad.recording.disk import Disk
@@ -87,9 +88,7 @@ class RecoveredRun:
         self._written = [w - p for w, p in zip(written, positions, strict=True)]
         until = explained(logs, self.sessions, pull_half.same_version, self._written)
         logs = [log[:end] for log, end in zip(logs, until, strict=True)]
-        self.logged = list(versions)
-        """Each shard's version by what its log holds. Further ones follow from what was added, and
-        are not those that it may have made before it lost its log's end."""
+        self._logged: dict[int, LoggedShard] = {}
         self._merger = LogMerger(logs, versions, rows=sys.maxsize)
         threads = torch.get_num_threads()
         torch.set_num_threads(setup.threads)
@@ -99,6 +98,10 @@ class RecoveredRun:
                     self._relive(shard)
         finally:
             torch.set_num_threads(threads)
+        self.logged = [
+            self._logged.get(shard) or LoggedShard.of(session)
+            for shard, session in enumerate(self.sessions)
+        ]
         reached = [p + end for p, end in zip(positions, until, strict=True)]
         self.lost = []
         for shard, story in enumerate(self.stories):
@@ -185,6 +188,8 @@ class RecoveredRun:
 
     def _relive(self, shard: int) -> None:
         replica, entry = self.replicas[shard], self._merger.entry(shard)
+        if self._merger.position[shard] == self._written[shard]:  # what follows was added
+            self._logged[shard] = LoggedShard.of(replica.session)
         push = pushed(entry)
         if push is not None:
             self._arrive(shard, push)
@@ -195,8 +200,6 @@ class RecoveredRun:
         self._complete(shard, entry, replica.carry_out(decided))
         replica.consumed.clear()
         self._forget_gradients()
-        if self._merger.position[shard] < self._written[shard]:
-            self.logged[shard] = replica.shard.version
         self._merger.advance(shard)
         expected = self._digests[shard].get(replica.shard.version)
         if expected is not None and expected != replica.digest():
