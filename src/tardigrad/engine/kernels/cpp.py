@@ -154,9 +154,10 @@ struct Cut {
   Cut(const Shape &shape, long terms) {
     columns = shape.columns;
     rows = shape.numbers / columns;
-    const bool few = terms < 6;  // then a block is better read straight through
-    rows_each = few ? 1 : 2 * TILE_ROWS;
-    columns_each = std::min(columns, few ? BLOCK : BLOCK / 16);
+    const bool few = terms < 3;  // then a block is better read straight through
+    const bool some = terms < 64;  // then longer rows count for more than sharing the right side
+    rows_each = few ? 1 : some ? TILE_ROWS : 2 * TILE_ROWS;
+    columns_each = std::min(columns, few ? BLOCK : some ? BLOCK / 8 : BLOCK / 16);
     across = columns / columns_each;
     const long rest = columns % columns_each;
     if (few ? rest > 0 : rest >= LANES) ++across;  // else it goes with the last block
@@ -165,6 +166,7 @@ struct Cut {
   long blocks() const { return down * across; }
 };
 static_assert(2 * TILE_ROWS * (BLOCK / 16 + LANES - 1) <= BLOCK, "a block's products have room");
+static_assert(TILE_ROWS * (BLOCK / 8 + LANES - 1) <= BLOCK, "and so have fewer, longer rows");
 """
 
 
