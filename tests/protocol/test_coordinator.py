@@ -203,11 +203,12 @@ def test_a_run_in_which_nothing_happens_says_so_more_and_more_seldom() -> None:
     coordinator = made(patience=Patience(poll_s=10.0, attend_s=1e9))
     cluster = FakeCluster(coordinator, happens)
     cluster.run()
-    why = "no worker computes: each waits for a shard. If that does not end, interrupt the run and"
+    why = "no worker computes: each waits for a shard. What has been made is kept if you interrupt"
+    who = "at work, or not heard by all shards: worker"
     assert cluster.told == [
-        "no update for 60 s, since version 3; at work: worker 1",
-        "no update for 120 s, since version 3; at work: worker 0",
-        f"no update for 240 s, since version 3, and {why} resume it: what has been made is kept",
+        f"no update for 60 s, since version 3; {who} 1",
+        f"no update for 120 s, since version 3; {who} 0",
+        f"no update for 240 s, since version 3, and {why} the run",
     ]
 
 

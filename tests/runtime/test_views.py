@@ -13,7 +13,8 @@ from tardigrad.protocol.worker_outputs import Compute
 from tardigrad.protocol.worker_session import WorkerStart
 from tardigrad.recording.setup import RunSetup
 from tardigrad.runtime.worker_process import WorkerProcess
-from tardigrad.tasks import Gradient, Turn
+from tardigrad.tasks import Data, Gradient, Split, Turn
+from tardigrad.work import OneGradient
 
 ELSEWHERE = object()
 
@@ -106,3 +107,44 @@ def test_what_a_worker_keeps_of_its_view_stays_when_the_next_one_comes() -> None
     assert first.grad.tolist() == first.state[1].tolist() == [1.0] * 4
     assert first.buffers[0].tolist() == [1.0] * 2
     assert first.state[0] == 1
+
+
+def test_only_code_that_certainly_writes_nothing_there_computes_in_shared_memory() -> None:
+    """NumPy may write to a view, and torch does not count it."""
+    ours = quadratic_module()
+
+    class Own(tg.ModuleTask):
+        def gradient(self, view: Tensor, turn: Turn) -> Gradient:
+            return super().gradient(view, turn)
+
+    def leaves(task: Any, work: Any) -> bool:
+        sharding = Sharding.divide(task.layout, 1)
+        return RunSetup(task, tg.rules.sgd(0.1), tg.Async(), sharding, 1, 9, work=work).leaves_view
+
+    own = Own(ours.module, "mse", ours.data, 2)
+    theirs = tg.FunctionTask(torch.zeros(4), lambda view, worker, step: view)
+    assert leaves(ours, OneGradient())
+    assert not leaves(own, OneGradient())
+    assert not leaves(theirs, OneGradient())
+    assert not leaves(ours, tg.LocalSteps(2, tg.rules.sgd(0.1)))
+    assert not leaves(ours, KeepsView())
+
+
+def quadratic_module() -> tg.ModuleTask:
+    data = Data(Split(torch.ones(4, 3), torch.ones(4, 1)))
+    return tg.ModuleTask(torch.nn.Linear(3, 1), "mse", data, 2)
+
+
+def test_a_loss_may_be_a_plain_number() -> None:
+    class Plain(tg.FunctionTask):
+        def gradient(self, view: Tensor, turn: Turn) -> Gradient:
+            return Gradient(0.5, torch.ones_like(view))  # type: ignore[arg-type]
+
+    task = Plain(torch.zeros(4), lambda view, worker, step: view)
+    run = RunSetup(task, tg.rules.sgd(0.1), tg.Async(), Sharding.divide(task.layout, 1), 1, 9)
+    start = WorkerStart(0, 0, 0, NO_ROW, (0,), (1,))
+    computed = WorkerProcess(run, start, lambda payload, out: None).gradient(
+        Compute(0, 0, 0, (1,), {}, 0.0)
+    )
+    assert computed is not None
+    assert computed.loss == 0.5

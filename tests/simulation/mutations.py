@@ -311,6 +311,10 @@ def _what_is_added_was_told() -> AbstractContextManager[Any]:
     return patch.object(RecoveredRun, "__init__", begun)
 
 
+def _leavers_are_not_completed() -> AbstractContextManager[Any]:
+    return patch.object(coordinator.Coordinator, "_complete_leaver", lambda self, worker: iter(()))
+
+
 def _shard_1_is_not_extended() -> AbstractContextManager[Any]:
     call = ShardProcess.call
 
@@ -352,6 +356,7 @@ MUTATIONS: dict[str, Mutation] = {
     "membership: what is added to a log explains nothing": _what_is_added_explains,
     "membership: what is added to a log was not evaluated": _what_is_added_was_evaluated,
     "membership: what is added to a log was told to nobody": _what_is_added_was_told,
+    "membership: a leaver's gradients come to all": _leavers_are_not_completed,
     "gradients that came to some shards": _halves_stay_halves,
     "gradients that are not finite": _not_finite_is_answered,
     "links: what workers hold back is in cuts": lambda: patch.object(

@@ -66,3 +66,17 @@ def test_several_gradients_of_who_left_are_completed_behind_a_gate() -> None:
         changes=[MembershipChange(8), MembershipChange(11, remove=0)], faults=[LOST],
     )  # fmt: skip
     assert not run(scenario).error
+
+
+def test_what_a_leaver_had_pushed_comes_to_all_before_they_are_told_again() -> None:
+    """The shards had its last gradient, and two lost it with their logs' ends: one that had not
+    applied it, where others wait for the same version."""
+    scenario = Scenario(
+        76, policy="deadline", rule="sgd", workers=4, shards=3, updates=20, sync_log=False,
+        hosts=1, mean_step_s=1.0, weather=Weather(delay_s=0.001, jitter=1.0, repeated=0.1),
+        changes=[MembershipChange(16, remove=0)],
+        faults=[Fault("power", "has done LeaveWorker", nth=2, target="shard", seconds=5.0)],
+    )  # fmt: skip
+    assert not run(scenario).error
+    with without("membership: a leaver's gradients come to all"):
+        assert "Stuck" in run(scenario).error

@@ -173,19 +173,49 @@ def test_a_version_that_is_computed_at_stays_until_the_next_one_is() -> None:
         return versions.put(0, version, kept)
 
     first = told(1)
-    view = reader.view(first)
+    view = viewed(reader, first)
     reader.done(first)
     second, third = told(2), told(3)
     assert len({first, second, third}) == 3
     assert view.tolist() == [1.0] * 4
     reader.done(second)  # never looked at
     assert told(4) == second
-    view = reader.view(third)
+    view = viewed(reader, third)
     reader.done(third)
     assert told(5) == first
     assert view.tolist() == [3.0] * 4
-    assert reader.view(np.zeros(4, np.float32)).tolist() == [0.0] * 4
+    assert viewed(reader, np.zeros(4, np.float32)).tolist() == [0.0] * 4
     assert told(6) == third
+    versions.close()
+
+
+def viewed(reader: PayloadReader, payload: SlotOrArray) -> torch.Tensor:
+    view = reader.view(payload)
+    assert view is not None
+    return view
+
+
+def test_of_code_that_may_write_to_it_only_what_came_in_a_frame_is_the_view() -> None:
+    versions = VersionBuffers(torch.zeros(4), shared=True)
+    versions.connect(0, near=True)
+    address = versions.put(0, 1, versions.share(0, 1, torch.ones(4)))
+    assert PayloadReader(0).view(address) is None
+    assert viewed(PayloadReader(0), np.ones(4, np.float32)).tolist() == [1.0] * 4
+    versions.close()
+
+
+def test_who_has_left_pins_no_version() -> None:
+    versions = VersionBuffers(torch.zeros(4), shared=True)
+    told = []
+    for worker in range(3):
+        versions.connect(worker, near=True)
+        versions.place().fill_(worker)
+        kept = versions.keep(worker, torch.full((4,), float(worker)))
+        told.append(versions.put(worker, worker, kept))
+        viewed(PayloadReader(worker, views=True), told[-1])
+        del kept
+        versions.connect(worker, near=False)
+    assert len(set(told)) == 1
     versions.close()
 
 
@@ -194,7 +224,7 @@ def test_what_is_written_to_a_view_nobody_else_sees() -> None:
     versions.connect(0, near=True)
     kept = versions.share(0, 1, torch.ones(4))
     address = versions.put(0, 1, kept)
-    view = PayloadReader(0, views=True).view(address)
+    view = viewed(PayloadReader(0, views=True), address)
     assert view.tolist() == [1.0] * 4
     view.add_(1)
     assert view.tolist() == [2.0] * 4

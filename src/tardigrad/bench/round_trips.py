@@ -116,6 +116,8 @@ def _start(process: type, resources: dict[str, float] | None = None) -> Any:
 class Still(FunctionTask):
     """A task that costs nothing: every gradient is the same one. It travels as its size."""
 
+    leaves_view = True
+
     def __init__(self, size: int) -> None:
         self.size = size
         self.layout = Layout.flat(size)

@@ -56,7 +56,7 @@ def _rebuilt(template: Any, tensors: Iterator[Tensor]) -> Any:
     return type(template)(*children) if hasattr(template, "_fields") else tuple(children)
 
 
-def apart(tree: Any, other: Tensor) -> Any:
+def unshared(tree: Any, other: Tensor) -> Any:
     """The same tree, without a tensor that shares its memory with `other`."""
     memory, tensors = other.untyped_storage().data_ptr(), leaves(tree)
     shares = [tensor.untyped_storage().data_ptr() == memory for tensor in tensors]

@@ -19,7 +19,6 @@ from tardigrad.protocol.calls import (
     FinishShard,
     HoldSteps,
     JoinWorker,
-    LeaveWorker,
     MakeWorkers,
     NextCut,
     OpenShard,
@@ -65,6 +64,7 @@ class Coordinator(Replacing):
         self._to_change = sorted(self.changes, key=lambda change: change.at_update)
         self._next_worker = self.workers
         self._unattended_s = 0.0
+        self._seen = -1
         self._still_s, self._still_told_s = 0.0, self.patience.still_told_s
         self._next_cut = self.cut_every
 
@@ -100,6 +100,8 @@ class Coordinator(Replacing):
         if version > self._version:
             self._version = version
             self._deaths.clear()
+        if version != self._seen:  # which may be less: where a log's end was lost
+            self._seen = version
             self._still_s, self._still_told_s = 0.0, self.patience.still_told_s
         self._still_s += self.patience.poll_s
         if self._still_s >= self._still_told_s:
@@ -127,16 +129,16 @@ class Coordinator(Replacing):
 
     def _tell_still(self) -> Steps[None]:
         """A step may take long, and a policy may drop all that comes; or something is wrong."""
-        self._still_told_s *= 2
-        still = f"no update for {self._still_s:.0f} s, since version {self._version}"
+        still = f"no update for {self._still_s:.0f} s, since version {self._seen}"
         if busy := (yield from self._busy(self._at_work())):
             others = f" and {len(busy) - 1} others" if len(busy) > 1 else ""
-            yield Tell(f"{still}; at work: worker {busy[0]}{others}")
+            yield Tell(f"{still}; at work, or not heard by all shards: worker {busy[0]}{others}")
         else:
             yield Tell(
-                f"{still}, and no worker computes: each waits for a shard. If that does not end, "
-                "interrupt the run and resume it: what has been made is kept"
+                f"{still}, and no worker computes: each waits for a shard. What has been made is "
+                "kept if you interrupt the run"
             )
+        self._still_told_s *= 2
 
     def _show(self, status: Sequence[Any], workers: dict[int, Any]) -> Steps[None]:
         """Hand over versions that all shards have made."""
@@ -240,7 +242,7 @@ class Coordinator(Replacing):
         who = Process("worker", worker)
         yield from self._ask([(who, StopWork())])
         yield from self._until_quiet(f"the leave of worker {worker}", [who])
-        yield from self._all_at_once(lambda s: LeaveWorker(worker))
+        yield from self._let_leave(worker)
         self._gone(worker)
         yield EndProcess(who)
         yield from self._go_on()

@@ -308,30 +308,48 @@ class Replacing(RunProcesses):
         yield Tell(f"worker {worker} cannot be replaced ({why}): the run goes on without it")
         yield from self._announce(worker)  # so that nothing of it comes any more
         yield from self._complete_rows(worker)
-        yield from self._all_at_once(lambda s: LeaveWorker(worker))
+        yield from self._let_leave(worker)
         self._gone(worker)
         yield from self._go_on()
+
+    def _let_leave(self, worker: int) -> Steps[None]:
+        """Of a worker that will say nothing more, of which all shards have all. One that dies
+        meanwhile may have lost some of it with its log's end, and then gets it again."""
+        yield from self._all_at_once(
+            lambda s: LeaveWorker(worker), lambda: self._complete_leaver(worker)
+        )
+
+    def _complete_leaver(self, worker: int) -> Steps[None]:
+        self._lives[worker] += 1
+        yield from self._announce(worker)
+        yield from self._complete_rows(worker)
 
     def _gone(self, worker: int) -> None:
         del self._lives[worker]
         self._no_longer_dead(Process("worker", worker))
 
-    def _all_at_once(self, call: Callable[[int], ShardCall]) -> Steps[None]:
+    def _all_at_once(
+        self, call: Callable[[int], ShardCall], first: Callable[[], Steps[None]] | None = None
+    ) -> Steps[None]:
         """The same event at every shard, with no release in between: nobody sees it half done. A
         shard that dies meanwhile is brought back, and all are told again what they may know.
 
-        The caller takes note that all know it, and then lets releases go on: whoever dies of those
-        that are told so, it has happened."""
-        self._holding = True
+        first: what is done before, where a shard has died. The caller takes note that all know it,
+        and then lets releases go on: whoever dies of those that are told so, it has happened."""
+        self._holding, died = True, False
         while self._holding:
+            died = died or any(process.kind == "shard" for process in self._dead)
             try:
                 yield from self._revive_shards()
                 yield from self._tell_shards(lambda s: [HoldReleases(True)])
+                if died and first is not None:
+                    yield from first()
                 yield from self._tell_shards(lambda s: [call(s)])
                 self._holding = False
             except Unreachable:
                 if not self._holding:
                     raise
+                died = True
                 self._mourn((yield WaitForDeaths(self.patience.poll_s / 10)))
                 yield from self._tell_deaths()
 

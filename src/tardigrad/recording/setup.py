@@ -15,7 +15,15 @@ from tardigrad.protocol.gates import ShardGate, WorkerGate
 from tardigrad.protocol.messages import Deal
 from tardigrad.rules import Rule
 from tardigrad.tasks import Task, Turn
-from tardigrad.work import AnyWork, Delivery, Interrupted, OneGradient, delivered, never
+from tardigrad.work import (
+    AnyWork,
+    Delivery,
+    Interrupted,
+    MicroBatches,
+    OneGradient,
+    delivered,
+    never,
+)
 
 
 class WorkerKeeps(NamedTuple):
@@ -87,6 +95,13 @@ class RunSetup:
     def keeps_state(self) -> bool:
         """Whether workers keep something for themselves from row to row."""
         return self.codec.error_feedback or self.work.keeps_state(self.task)
+
+    @property
+    def leaves_view(self) -> bool:
+        """Whether workers certainly write nothing to their view, past torch neither, as in
+        `view.numpy()[0] = 1`: others' code may, and torch would not count it."""
+        ours = type(self.work) in (OneGradient, MicroBatches)
+        return ours and bool(getattr(self.task, "leaves_view", False))
 
     def begin_state(self) -> WorkerKeeps:
         """What a worker's first process has."""

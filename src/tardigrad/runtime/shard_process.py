@@ -220,12 +220,15 @@ class ShardProcess:
         session = self._session
         match call:
             case ReplaceWorker(worker, life):
+                if worker not in session.channels:  # it has left, which not all have heard
+                    return None, []
                 if life > session.channels[worker].life:
                     self._handle_for_good(Replaced(*call), now_s)
                     self._told.pop(worker, None)
                 return session.end(worker), []
             case CompleteRow(header, part):
-                if header.step == session.channels[header.worker].step + 1:
+                channel = session.channels.get(header.worker)
+                if channel is not None and header.step == channel.step + 1:
                     self._arrive(header, part)
                     return None, self._handle_for_good(Completed(header), now_s)
             case JoinWorker(worker, life):

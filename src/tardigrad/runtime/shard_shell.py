@@ -136,8 +136,10 @@ class ShardShell:
             self._do(do)
             if self._error is not None:
                 raise self._error
-            if isinstance(call, LeaveWorker) and call.worker in self._peers:
-                self._peers[call.worker].connection.close("the worker has left")
+            if isinstance(call, LeaveWorker):
+                self._buffers.connect(call.worker, near=False)  # what it looked at last is free
+                if call.worker in self._peers:
+                    self._peers[call.worker].connection.close("the worker has left")
             return self._live(answer) if isinstance(call, AskShard) else answer
 
     def _live(self, status: ShardStatus) -> LiveShard:

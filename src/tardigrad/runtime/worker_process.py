@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tardigrad.core.trees import apart, not_finite
+from tardigrad.core.trees import not_finite, unshared
 from tardigrad.engine import Diverged
 from tardigrad.links import Encoded, Sent, that_codes
 from tardigrad.protocol.messages import PushHeader
@@ -92,8 +92,9 @@ class WorkerProcess:
         if made is None:
             return None
         check_unchanged(view, state, before)
+        (loss, *found), state = made
         # The view's memory will hold another version, and these are kept for longer.
-        (loss, grad, buffers), state = apart(made, view)
+        (grad, buffers), state = unshared((found, state), view)
         value = float(loss)
         whole = grad if self._errors is None else self._errors.compensated(grad)
         wrong = not_finite(whole) if math.isfinite(value) else value

@@ -69,7 +69,7 @@ class WorkerShell:
         self._process: WorkerProcess | None = None
         self._clock = RunClock(setup.began_s)
         self._buffers = GradientBuffers(len(theta), theta.dtype, shards, setup.shared_memory)
-        self._reader = PayloadReader(worker, views=True)
+        self._reader = PayloadReader(worker, views=setup.run.leaves_view)
         self._links: list[ShardLink] = []
         self._shared: dict[int, SharedGradient] = {}
         self._work: queue.SimpleQueue[Compute | None] = queue.SimpleQueue()

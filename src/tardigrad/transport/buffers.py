@@ -166,8 +166,8 @@ class PayloadReader:
     """The receiver's side: it reads slots under its own number, a worker's or a shard's."""
 
     def __init__(self, reader: int, views: bool = False) -> None:
-        """views: `view` will be asked for."""
-        self._reader = reader
+        """views: whether slots are viewed, by code that certainly writes nothing there."""
+        self._reader, self._views = reader, views
         self._opened = MappedSlots(views)
         self._viewed: SlotAddress | None = None
 
@@ -185,9 +185,11 @@ class PayloadReader:
             return vector if part is None else vector[part]
         return torch.from_numpy(payload)
 
-    def view(self, payload: SlotOrArray) -> Tensor:
-        """The numbers, to compute at, without a copy. In a slot they stay valid until the next call
-        of this, however often `done` is said of them."""
+    def view(self, payload: SlotOrArray) -> Tensor | None:
+        """The numbers, to compute at, without a copy; None: of a slot, where none are viewed. In a
+        slot they stay valid until the next call of this, however often `done` is said of them."""
+        if isinstance(payload, SlotAddress) and not self._views:
+            return None
         before = self._viewed
         self._viewed = payload if isinstance(payload, SlotAddress) else None
         if before is not None and before != self._viewed:

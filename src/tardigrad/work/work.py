@@ -86,7 +86,7 @@ def delivered(made: Delivery[Kept] | None) -> Delivery[Kept]:
 
 def changes_in_place(view: Tensor, state: Any) -> list[int]:
     """How often each tensor that a work is given was changed in place, as torch counts it."""
-    return [tensor._version for tensor in ((view, *leaves(state)) if state else (view,))]
+    return [tensor._version for tensor in (view, *leaves(state))]
 
 
 def check_unchanged(view: Tensor, state: Any, before: list[int]) -> None:
