@@ -311,6 +311,17 @@ def _what_is_added_was_told() -> AbstractContextManager[Any]:
     return patch.object(RecoveredRun, "__init__", begun)
 
 
+def _what_was_never_opened_was_told() -> AbstractContextManager[Any]:
+    read_story = shard_logs.read_story
+
+    def all_told(disk: Disk, shard: int, known: int = 0) -> ShardStory:
+        story = read_story(disk, shard, known)
+        story.behind = None
+        return story
+
+    return patch.object(recovery, "read_story", all_told)
+
+
 def _leavers_are_not_completed() -> AbstractContextManager[Any]:
     return patch.object(coordinator.Coordinator, "_complete_leaver", lambda self, worker: iter(()))
 
@@ -356,6 +367,7 @@ MUTATIONS: dict[str, Mutation] = {
     "membership: what is added to a log explains nothing": _what_is_added_explains,
     "membership: what is added to a log was not evaluated": _what_is_added_was_evaluated,
     "membership: what is added to a log was told to nobody": _what_is_added_was_told,
+    "membership: what was added to a log that was not opened": _what_was_never_opened_was_told,
     "membership: a leaver's gradients come to all": _leavers_are_not_completed,
     "gradients that came to some shards": _halves_stay_halves,
     "gradients that are not finite": _not_finite_is_answered,

@@ -2,6 +2,8 @@
 heard of it, and recovery adds it, and what a worker that left had pushed elsewhere, to what is
 left."""
 
+from dataclasses import replace
+
 import pytest
 
 from tardigrad.protocol.coordinator import MembershipChange
@@ -34,12 +36,14 @@ TOLD = Scenario(
         Fault("power", "version", nth=5, target="worker", seconds=60.0),
         Fault("kill", "version", nth=4, target="worker", seconds=60.0),
         Fault("partition", "answers", nth=46, delay_s=0.3735770529741356, seconds=0.3),
-        Fault("kill", "appends", nth=44, delay_s=0.4307873003124586, seconds=0.3),
+        Fault("kill", "appends", nth=47, delay_s=0.4307873003124586, seconds=0.3),
         Fault("power", "has done JoinWorker", nth=1, target="shard", delay_s=0.09037526816246011,
               seconds=5.0),
     ],
 )  # fmt: skip
 """The row that the lost end of shard 0's log gave to worker 0 is given to the one that joins."""
+AGAIN = replace(TOLD, faults=[*TOLD.faults, Fault("kill", "is made", nth=13)])
+"""The process that recovery has added it to dies before anybody has heard of it."""
 
 
 @pytest.mark.parametrize(
@@ -48,8 +52,9 @@ TOLD = Scenario(
         (EVALUATED, "what is added to a log was not evaluated", "was not shown"),
         (EXPLAINED, "what is added to a log explains nothing", "KeyError"),
         (TOLD, "what is added to a log was told to nobody", "push refused: worker 0, step 11"),
+        (AGAIN, "what was added to a log that was not opened", "push refused: worker 0, step 11"),
     ],
-    ids=["evaluated", "explained", "told"],
+    ids=["evaluated", "explained", "told", "again"],
 )
 def test_what_is_added_is_not_what_was_lost(scenario: Scenario, safeguard: str, found: str) -> None:
     assert not run(scenario).error

@@ -71,7 +71,7 @@ def test_a_cut_of_a_deposed_driver_without_a_workers_state_is_passed_over() -> N
             ),
             Fault("kill", "version", nth=7, target="worker", seconds=100.0),
             Fault(
-                "partition", "appends", nth=118, target="shard",
+                "partition", "appends", nth=121, target="shard",
                 delay_s=0.13742177059293603, seconds=100.0,
             ),
             Fault(

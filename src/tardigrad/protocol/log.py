@@ -41,7 +41,7 @@ from tardigrad.protocol.messages import (
 )
 
 FORMAT = 2
-OPENING, DIGEST, DEVIATIONS = "opening", "digest", "deviations"
+OPENING, OPENED, DIGEST, DEVIATIONS = "opening", "opened", "digest", "deviations"
 
 _EVENTS: dict[str, type[Any]] = {
     "rang": Rang,
@@ -86,6 +86,8 @@ class Opening(NamedTuple):
     """The epoch of the process before it; 0: none."""
     counted: int
     """Bytes of that one's log that count."""
+    added: int = 0
+    """Entries that recovery adds to that, which stand first."""
 
 
 class LogEntry(NamedTuple):
@@ -112,6 +114,8 @@ class ShardLog:
     """What one process has written."""
 
     opening: Opening | None = None
+    opened: bool = False
+    """Whether it has been told to all: others know how it had begun."""
     entries: list[LogEntry] = field(default_factory=list)
     digests: list[LoggedDigest] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -122,6 +126,10 @@ class ShardLog:
 
 def write_opening(opening: Opening) -> bytes:
     return _line([OPENING, FORMAT, *opening])
+
+
+def write_opened() -> bytes:
+    return _line([OPENED])
 
 
 def write_digest(version: int, digest: str) -> bytes:
@@ -160,6 +168,8 @@ def _take(log: ShardLog, record: list[Any], end: int) -> None:
         if record[1] != FORMAT:
             raise ValueError(f"its format is {record[1]}, this version reads {FORMAT}")
         log.opening = Opening(*record[2:])
+    elif kind == OPENED:
+        log.opened = True
     elif kind == DIGEST:
         log.digests.append(LoggedDigest(record[1], record[2], len(log.entries)))
     else:

@@ -85,8 +85,12 @@ class RecoveredRun:
         logs = [s.entries[p:] for s, p in zip(self.stories, positions, strict=True)]
         versions = [replica.shard.version for replica in self.replicas]
         pull_half = setup.policy.pull_half(setup.shards)
-        self._written = [w - p for w, p in zip(written, positions, strict=True)]
-        until = explained(logs, self.sessions, pull_half.same_version, self._written)
+        # What was added for a process that nobody has heard of counts as what is added now.
+        told = [
+            w if s.behind is None else s.behind for w, s in zip(written, self.stories, strict=True)
+        ]
+        self._told = [max(0, t - p) for t, p in zip(told, positions, strict=True)]
+        until = explained(logs, self.sessions, pull_half.same_version, self._told)
         logs = [log[:end] for log, end in zip(logs, until, strict=True)]
         self._logged: dict[int, LoggedShard] = {}
         self._merger = LogMerger(logs, versions, rows=sys.maxsize)
@@ -188,7 +192,7 @@ class RecoveredRun:
 
     def _relive(self, shard: int) -> None:
         replica, entry = self.replicas[shard], self._merger.entry(shard)
-        if self._merger.position[shard] == self._written[shard]:  # what follows was added
+        if self._merger.position[shard] == self._told[shard]:  # what follows was added
             self._logged[shard] = LoggedShard.of(replica.session)
         push = pushed(entry)
         if push is not None:

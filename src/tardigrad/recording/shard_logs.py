@@ -29,6 +29,9 @@ class ShardStory:
     chapters: list[Chapter] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     """The bytes up to the end of each entry, in its process's log."""
+    behind: int | None = None
+    """From which entry on nobody was told: the process that recovery added it to was never opened.
+    None: all was told."""
 
     @property
     def epoch(self) -> int:
@@ -94,6 +97,10 @@ def read_story(disk: Disk, shard: int, known: int = 0) -> ShardStory:
         assert log.opening is not None
         story.chapters.append(Chapter(log.opening.epoch, counted, len(story.entries)))
         before = len(story.entries)
+        if log.opened:
+            story.behind = None
+        elif log.opening.added and story.behind is None:
+            story.behind = before
         story.digests += [d._replace(after=d.after + before) for d in log.digests]
         story.entries += log.entries
         story.ends += log.ends

@@ -29,7 +29,7 @@ from tardigrad.protocol.calls import (
     ShardCall,
     TakeSnapshots,
 )
-from tardigrad.protocol.log import Opening, write_digest, write_entry, write_opening
+from tardigrad.protocol.log import Opening, write_digest, write_entry, write_opened, write_opening
 from tardigrad.protocol.messages import (
     Applied,
     Came,
@@ -140,7 +140,8 @@ class ShardProcess:
             self._sync(before)
             if len(self._disk.read(before) or b"") < origin.opening.counted:
                 raise LifeEnded(f"{before} has lost its end since it was read")
-        self._append(write_opening(origin.opening))
+        self._tell_opened = origin.opening.follows > 0
+        self._append(write_opening(origin.opening._replace(added=len(origin.added))))
         for entry in origin.added:
             self._append(write_entry(entry))
         self._sync(self._log)
@@ -266,6 +267,9 @@ class ShardProcess:
         out: list[ShardOut] = []
         if updates > self._session.updates:
             out += self._handle_for_good(Extended(updates), now_s)
+        if self._tell_opened:
+            self._tell_opened = False
+            self._append(write_opened())
         self._open, rung, self._rung = True, self._rung, []
         for token in rung:
             out += self._handle(Rang(token), now_s)
