@@ -173,7 +173,7 @@ def test_a_cut_waits_for_quiet_and_lets_everybody_go_on() -> None:
 @pytest.mark.parametrize(
     ("waits", "what"),
     [
-        ({"cut_every": 9}, "a cut, and everybody with it (cut_every says how often),"),
+        ({"cut_every": 9}, "a cut (everybody waits with it; cut_every says how often)"),
         ({"changes": [MembershipChange(4, remove=1)]}, "the leave of worker 1"),
     ],
 )

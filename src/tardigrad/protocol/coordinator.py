@@ -162,7 +162,7 @@ class Coordinator(Replacing):
         try:
             yield from self._ask([(who, HoldSteps(True)) for who in held])
             yield from self._until_quiet(
-                "a cut, and everybody with it (cut_every says how often),", self._at_work()
+                "a cut (everybody waits with it; cut_every says how often)", self._at_work()
             )
             number = yield NextCut()
             places = yield from self._tell_shards(
