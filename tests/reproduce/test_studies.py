@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tardigrad.reproduce import STUDIES
 from tardigrad.reproduce.filling import fill, find, write_up
@@ -144,6 +145,16 @@ def test_names_and_options_that_are_wrong(tmp_path: Path) -> None:
         filled(tmp_path, device="cuda")
     with pytest.raises(ValueError, match="small has no quick form"):
         replace(STUDY, quick=list).cells(True)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_device_is_needed_only_for_what_is_missing(tmp_path: Path) -> None:
+    filled(tmp_path)
+    study = replace(STUDY, gpu={})
+    assert fill(study, tmp_path, device="cuda").empty == []
+    (tmp_path / "cells/lr=0.1/seed=0.json").unlink()
+    with pytest.raises(ValueError, match="torch sees no GPU here"):
+        fill(study, tmp_path, device="cuda")
 
 
 def test_on_a_device_the_task_says_so() -> None:

@@ -22,6 +22,7 @@ from tardigrad.reproduce.kept_cells import (
 )
 from tardigrad.reproduce.made_by import made_by
 from tardigrad.reproduce.study import Study, StudyCell
+from tardigrad.tasks.precision import device_of
 
 FACTS = ("workers", "updates", "gradients", "time_s", "mean_delay", "dropped")
 """Of a run's schedule, kept beside its last evaluation."""
@@ -69,6 +70,9 @@ def fill(
     say = say or (lambda line: None)
     if len(missing) < len(wanted):
         say(f"{len(wanted) - len(missing)} of {len(wanted)} cells are there already")
+    if not missing:
+        return there
+    device_of(device)  # before anything asks the device what it is
     made = made_by(device, command)
     runs = [cell for cell in missing if cell.measure is None]
     ways = (
