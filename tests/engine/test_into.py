@@ -1,7 +1,8 @@
 """Versions made in memory of the caller's: the same bits as anywhere else."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import tardigrad as tg
 from tardigrad import rules
 from tardigrad.core.layout import Layout
 from tardigrad.core.trees import named
+from tardigrad.engine.kernels import into
 from tardigrad.engine.kernels.into import update_into
 from tardigrad.engine.shard import WORTH_FOLLOWING, Arrived, Shard
 from tests.rules.named_rules import made
@@ -60,6 +62,52 @@ def test_every_rule_makes_the_same_bits_in_a_given_place(name: str, dtype: torch
     assert (pair[0].theta is pair[0].sent) == (pair[1].theta is pair[1].sent)
 
 
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Every update in blocks, by one thread; their lengths as they are made."""
+    threads, lengths = torch.get_num_threads(), list[int]()
+    plain = into.UpdateInto._in_blocks
+
+    def counted(self: into.UpdateInto, inputs: Any, scalars: Any) -> list[Tensor]:
+        lengths.append(len(inputs[0]))
+        return plain(self, inputs, scalars)
+
+    torch.set_num_threads(1)
+    monkeypatch.setattr(into, "BLOCK", SIZE // 10 // 64 * 64)
+    monkeypatch.setattr(into, "WORTH_BLOCKS", SIZE)
+    monkeypatch.setattr(into, "PLAIN", 0)
+    monkeypatch.setattr(into.UpdateInto, "_in_blocks", counted)
+    yield lengths
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", RULES)
+def test_blocks_make_the_same_bits(name: str, dtype: torch.dtype, small_blocks: list[int]) -> None:
+    pair = shards(RULES[name], dtype)
+    for version in range(4):
+        assert both(pair, version % 2) is pair[1].sent
+    assert (pair[0].theta is pair[0].sent) == (pair[1].theta is pair[1].sent)
+    assert small_blocks == [SIZE] * 4
+
+
+def test_a_number_of_the_state_is_no_vector_in_blocks(small_blocks: list[int]) -> None:
+    pair = shards(tg.Rule(0.1, Counts()))
+    for _ in range(3):
+        assert both(pair, 0) is pair[1].sent
+    assert [float(t) for n, t in pair[1].tensors("shard").items() if not t.dim()] == [3.0]
+    assert small_blocks == [SIZE] * 3
+
+
+def test_plain_steps_are_not_made_in_blocks(
+    small_blocks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(into, "PLAIN", 2)
+    pair = shards(rules.sgd(0.1))
+    assert both(pair, 0) is pair[1].sent
+    assert small_blocks == []
+
+
 def test_groups_workers_that_have_left_and_small_shards_are_made_elsewhere() -> None:
     pair = shards(rules.dana(0.1))
     assert both(pair, 0) is pair[1].sent
@@ -101,6 +149,25 @@ def test_a_result_of_another_type_has_no_place() -> None:
     rule = tg.Rule(0.1, Ends(how="wider"))
     assert update_into(rule, torch.float32) is None
     assert update_into(rule, torch.float64) is not None
+
+
+class Count(NamedTuple):
+    steps: Tensor
+
+
+@dataclass(frozen=True)
+class Counts(rules.Optimizer[Count, rules.Nothing]):
+    """Keeps how many steps it has made, and divides by it."""
+
+    def start(self, theta: Tensor, layout: Layout) -> Count:
+        return Count(torch.zeros(()))
+
+    def step(
+        self, theta: Tensor, state: Count, owns: Any, slots: Any, signals: Any, now: Any, *_: Any
+    ) -> Any:
+        steps = state.steps + 1
+        made = signals[0].first / steps
+        return theta * 0.5 + made * 0.5 - made * now.lr, Count(steps), tuple(owns)
 
 
 @dataclass(frozen=True)
