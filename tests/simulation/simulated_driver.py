@@ -215,7 +215,18 @@ class SimulatedDriver(SimulatedProcess):
             return
         if any(recovered.lost):
             self.cluster.lost_entries()
+            self._check_void(recovered)
         self._resume(recovered)
+
+    def _check_void(self, recovered: RecoveredRun) -> None:
+        """What a synced log holds is explained by the others, as long as nobody writes there that
+        should not, or did when others had gone on without it."""
+        cluster = self.cluster
+        writes = any(isinstance(p, SimulatedShard) and p.alive for p in cluster.processes)
+        late = cluster.disk.late
+        assert not self.setup.sync_log or writes or late, (
+            f"{sum(recovered.lost)} entries of synced logs are void"
+        )
 
     def _process(self, process: Process) -> SimulatedShard | SimulatedWorker | None:
         if process.kind == "shard":

@@ -85,3 +85,16 @@ def test_what_a_leaver_had_pushed_comes_to_all_before_they_are_told_again() -> N
     assert not run(scenario).error
     with without("membership: a leaver's gradients come to all"):
         assert "Stuck" in run(scenario).error
+
+
+@pytest.mark.parametrize("change", [MembershipChange(3), MembershipChange(3, remove=0)])
+def test_what_some_synced_logs_tell_of_a_change_costs_nothing_of_what_they_hold(
+    change: MembershipChange,
+) -> None:
+    """The driver dies, and a shard, when another has heard: what its log has is still explained."""
+    told = "has done JoinWorker" if change.remove is None else "has done LeaveWorker"
+    faults = [Fault("kill", told, 1, "shard 0"), Fault("kill", told, 1, "driver")]
+    scenario = Scenario(1, workers=3, updates=14, changes=[change], faults=faults)
+    assert not run(scenario).error
+    with without("membership that some logs have"):
+        assert "entries of synced logs are void" in run(scenario).error
