@@ -183,7 +183,9 @@ class SimulatedDriver(SimulatedProcess):
                 self.at(MAKE_S, lambda: self._resume([self._make_worker(w) for w in workers]))
                 return
             case Recover():
-                self._recover(SlowlyRead(self.disk), 0)
+                processes = self.cluster.processes
+                writes = any(isinstance(p, SimulatedShard) and p.alive for p in processes)
+                self._recover(SlowlyRead(self.disk), 0, writes)
                 return
             case EndProcess(process):
                 self._end(process)
@@ -201,11 +203,12 @@ class SimulatedDriver(SimulatedProcess):
                 self.cluster.show(self, snapshots)
         self._resume(value)
 
-    def _recover(self, reading: SlowlyRead, shard: int) -> None:
-        """One shard's logs after the other, while their processes may go on."""
+    def _recover(self, reading: SlowlyRead, shard: int, writes: bool) -> None:
+        """One shard's logs after the other, while their processes may go on. writes: whether any
+        shard's process did when this began."""
         if shard < self.cluster.setup.shards:
             reading.read_logs(f"logs/shard-{shard}.")
-            self.at(READ_S, lambda: self._recover(reading, shard + 1))
+            self.at(READ_S, lambda: self._recover(reading, shard + 1, writes))
             return
         try:
             recovered = RecoveredRun(self.setup, reading)
@@ -215,18 +218,12 @@ class SimulatedDriver(SimulatedProcess):
             return
         if any(recovered.lost):
             self.cluster.lost_entries()
-            self._check_void(recovered)
+            late = self.cluster.disk.late
+            assert not self.setup.sync_log or writes or late, (
+                f"{sum(recovered.lost)} entries of synced logs are void: the others explain what "
+                "such a log holds, as long as nobody writes on"
+            )
         self._resume(recovered)
-
-    def _check_void(self, recovered: RecoveredRun) -> None:
-        """What a synced log holds is explained by the others, as long as nobody writes there that
-        should not, or did when others had gone on without it."""
-        cluster = self.cluster
-        writes = any(isinstance(p, SimulatedShard) and p.alive for p in cluster.processes)
-        late = cluster.disk.late
-        assert not self.setup.sync_log or writes or late, (
-            f"{sum(recovered.lost)} entries of synced logs are void"
-        )
 
     def _process(self, process: Process) -> SimulatedShard | SimulatedWorker | None:
         if process.kind == "shard":
