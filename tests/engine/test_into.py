@@ -75,7 +75,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     torch.set_num_threads(1)
     monkeypatch.setattr(into, "BLOCK", SIZE // 10 // 64 * 64)
     monkeypatch.setattr(into, "WORTH_BLOCKS", SIZE)
-    monkeypatch.setattr(into, "PLAIN", 0)
+    monkeypatch.setattr(into, "FEW", 0)
     monkeypatch.setattr(into.UpdateInto, "_in_blocks", counted)
     yield lengths
     torch.set_num_threads(threads)
@@ -102,9 +102,10 @@ def test_a_number_of_the_state_is_no_vector_in_blocks(small_blocks: list[int]) -
 def test_plain_steps_are_not_made_in_blocks(
     small_blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(into, "PLAIN", 2)
-    pair = shards(rules.sgd(0.1))
-    assert both(pair, 0) is pair[1].sent
+    monkeypatch.setattr(into, "FEW", 3)
+    for rule in (rules.sgd(0.1), rules.sgd(0.1, momentum=0.9)):
+        pair = shards(rule)
+        assert both(pair, 0) is pair[1].sent
     assert small_blocks == []
 
 
