@@ -1,0 +1,43 @@
+"""The largest tensor that is made while a gradient is computed: activations, mostly."""
+
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tardigrad.engine.job import Job
+from tardigrad.tasks import Turn
+
+
+def largest_bytes(job: Job) -> int:
+    """Of the first row's gradient. A function of the task alone, not of the machine."""
+    watch = _Watch()
+    with watch:
+        job.one_gradient.run(job.task, job.task.start(), (), Turn(0, 0, 0), 1)
+    return watch.largest
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees every operation, those of the backward pass too."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.largest = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for one in tree_leaves(made):
+            if isinstance(one, Tensor):
+                self.largest = max(self.largest, _spanned(one))
+        return made
+
+
+def _spanned(tensor: Tensor) -> int:
+    """Bytes that its numbers lie in: an expanded one has fewer than its shape says."""
+    if not tensor.numel():
+        return 0
+    steps = ((n - 1) * by for n, by in zip(tensor.shape, tensor.stride(), strict=True))
+    return (1 + sum(steps)) * tensor.element_size()
