@@ -53,20 +53,19 @@ def build_on_cpu(job: Job, say: Say, budget: int, chunk: int | None = None) -> E
     theta = task.start()
     check_pure(rule, *job.parts()[0])
     check_suited(job)
-    module = _batchable(job, say)
-    if chunk is None:
-        chunk = suitable_chunk(theta, 0 if module is None else largest_bytes(job))
+    module, largest_tensor = _batchable(job, say)
     program = _program(rule, theta.dtype, say)
     planned = schedule
     if program is not None and not job.measures and isinstance(task, ModuleTask):
         planned = first_of_each(job) or schedule
-    batches = just_in_time(planned, chunk)
     each = len(schedule.group_rows) // max(1, len(planned.group_rows))
+    batches = just_in_time(planned, chunk or suitable_chunk(theta, each * largest_tensor))
     sizes = _sizes(job, module, batches, each, say)
     if sizes and each > 1:
         say(f"each round's {each} gradients as one of all their samples")
     elif each > 1:  # the model may want batches of just its size
-        planned, batches = schedule, just_in_time(schedule, chunk)
+        planned = schedule
+        batches = just_in_time(planned, chunk or suitable_chunk(theta, largest_tensor))
         sizes = _sizes(job, module, batches, 1, say)
     largest = batches.largest
     slots = [assign_slots(planned, batches, s) for s in range(schedule.shards)]
@@ -109,13 +108,23 @@ def _program(rule: Rule, dtype: torch.dtype, say: Say) -> Program | None:
     return program
 
 
-def _batchable(job: Job, say: Say) -> ModuleTask | None:
-    """The task, if its gradients can be computed many at a time."""
+def _batchable(job: Job, say: Say) -> tuple[ModuleTask | None, int]:
+    """The task, if its gradients can be computed many at a time, and the bytes that the largest
+    tensor of one takes."""
     try:
-        return check_batchable(job.task, job.one_gradient)
+        module = check_batchable(job.task, job.one_gradient)
+        try:
+            return module, largest_bytes(job)
+        except Exception as error:
+            raise _failed("watching its tensors", error) from None
     except Unsuited as why:
         say(f"gradients one by one: {why}")
-        return None
+        return None, 0
+
+
+def _failed(what: str, error: Exception) -> Unsuited:
+    first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
+    return Unsuited(f"{what} failed ({type(error).__name__}: {first})", "gradients")
 
 
 def _sizes(
@@ -132,7 +141,6 @@ def _sizes(
         for size in sizes:
             compiled_gradients(module, job.one_gradient, size, each)
     except Exception as error:
-        first = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
-        say(f"gradients one by one: compiling them failed ({type(error).__name__}: {first})")
+        say(f"gradients one by one: {_failed('compiling them', error)}")
         return ()
     return sizes

@@ -29,10 +29,16 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         made = func(*args, **(kwargs or {}))
+        given = {_memory(one) for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)}
         for one in tree_leaves(made):
-            if isinstance(one, Tensor):
+            # What lies in memory that was there before, such as a data set's, was not made.
+            if isinstance(one, Tensor) and _memory(one) not in given:
                 self.largest = max(self.largest, _spanned(one))
         return made
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def _spanned(tensor: Tensor) -> int:
