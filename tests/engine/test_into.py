@@ -66,7 +66,7 @@ def test_every_rule_makes_the_same_bits_in_a_given_place(name: str, dtype: torch
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Every update in blocks, by one thread; their lengths as they are made."""
     threads, lengths = torch.get_num_threads(), list[int]()
-    plain = into.UpdateInto._in_blocks
+    plain = into.UpdateInto.in_blocks
 
     def counted(self: into.UpdateInto, inputs: Any, scalars: Any) -> list[Tensor]:
         lengths.append(len(inputs[0]))
@@ -76,7 +76,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     monkeypatch.setattr(into, "BLOCK", SIZE // 10 // 64 * 64)
     monkeypatch.setattr(into, "WORTH_BLOCKS", SIZE)
     monkeypatch.setattr(into, "FEW", 0)
-    monkeypatch.setattr(into.UpdateInto, "_in_blocks", counted)
+    monkeypatch.setattr(into.UpdateInto, "in_blocks", counted)
     yield lengths
     torch.set_num_threads(threads)
 

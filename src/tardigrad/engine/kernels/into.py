@@ -59,7 +59,7 @@ class UpdateInto:
         scalars = push.staleness, now.lr, now.lr_max, *now.correction, *now.optimizer
         # With several threads torch divides each operation among them, larger ones than blocks.
         if self._in_parts and len(theta) >= WORTH_BLOCKS and torch.get_num_threads() == 1:
-            made = self._in_blocks([out, theta, *vectors], scalars)
+            made = self.in_blocks([out, theta, *vectors], scalars)
         else:
             made = self._forward(out, theta, *vectors, *scalars)
         if self._states:
@@ -71,7 +71,7 @@ class UpdateInto:
             own = rebuilt(own, made[1 + self._states : -1])
         return made[0], state, own, made[-1]
 
-    def _in_blocks(self, inputs: Sequence[Tensor], scalars: Sequence[Tensor]) -> list[Tensor]:
+    def in_blocks(self, inputs: Sequence[Tensor], scalars: Sequence[Tensor]) -> list[Tensor]:
         """The same, where every parameter is treated alone, but for what is one number."""
         out, whole, parts = inputs[0], list[Tensor](), list[Iterator[Tensor]]()
         for blocks in zip(*map(_blocks, inputs), strict=False):
