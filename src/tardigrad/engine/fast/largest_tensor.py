@@ -29,21 +29,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         made = func(*args, **(kwargs or {}))
-        given = {_memory(one) for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)}
+        tensors = (one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor))
+        given = {one.untyped_storage().data_ptr() for one in tensors}
         for one in tree_leaves(made):
             # What lies in memory that was there before, such as a data set's, was not made.
-            if isinstance(one, Tensor) and _memory(one) not in given:
-                self.largest = max(self.largest, _spanned(one))
+            memory = one.untyped_storage() if isinstance(one, Tensor) else None
+            if memory is not None and memory.data_ptr() not in given:
+                self.largest = max(self.largest, memory.nbytes())
         return made
-
-
-def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
-
-
-def _spanned(tensor: Tensor) -> int:
-    """Bytes that its numbers lie in: an expanded one has fewer than its shape says."""
-    if not tensor.numel():
-        return 0
-    steps = ((n - 1) * by for n, by in zip(tensor.shape, tensor.stride(), strict=True))
-    return (1 + sum(steps)) * tensor.element_size()
