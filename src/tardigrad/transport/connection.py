@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from tardigrad.transport.frames import FrameError, TransportLimits, frame_parts
 from tardigrad.transport.pool import ArrayPool, PlaceArrays
-from tardigrad.transport.reader import FrameReader
+from tardigrad.transport.reader import FAST_S, FrameReader
 
 # Combined once: flags are an enum, which takes as long to combine as a small frame to send.
 SEND_AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-AT_ONCE = (socket.MSG_DONTWAIT, socket.MSG_DONTWAIT)
-WAITING = (0, socket.MSG_WAITALL)
+AT_ONCE = (int(socket.MSG_DONTWAIT), int(socket.MSG_DONTWAIT))
+WAITING = (0, int(socket.MSG_WAITALL))
 """Flags: of what comes first, and of what goes straight to its place."""
 STREAMED = 1 << 17
-FAST_BYTES, FAST_S = 1 << 20, 0.002
+FAST_BYTES = 1 << 20
 """A thread that serves many is woken for every piece of a large array, which takes longer than the
 piece. So it waits for more than `STREAMED` bytes of one peer, as long as `FAST_BYTES` come in each
 `FAST_S` (half a gigabyte in a second); others wait no longer than that for one that is slow."""

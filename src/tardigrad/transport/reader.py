@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator, Sequence
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,12 @@ from tardigrad.transport.pool import PlaceArrays
 
 BUFFER_BYTES = 1 << 14
 """Small frames come many at a time. Of a large one, at most this much is copied."""
+PIECE_BYTES = 48 << 10
+"""A large array is taken from the socket in pieces: who waits for all of it in one call holds the
+socket meanwhile, so that the memory of what is taken is given back, and acknowledged, late."""
+SLOW_S, FAST_S = 0.001, 0.002
+"""A piece that takes so long waits for the peer, or for Python's lock, which a thread that computes
+may hold: then the rest is taken in one call. After so long in all, whoever reads looks around."""
 
 
 class FrameReader:
@@ -48,15 +55,39 @@ class FrameReader:
     def fill(self, peer: socket.socket, flags: int = 0, body_flags: int = 0) -> int:
         """Receive once; returns how many bytes came, 0 where the peer has ended.
 
-        body_flags: for what goes straight to its place.
+        body_flags: for what goes straight to its place; where they wait for all that is asked for,
+        it may come in several calls.
         """
         if self._rest:
+            if body_flags & socket.MSG_WAITALL:
+                return self._fill_by_pieces(peer, body_flags)
             came = peer.recv_into(self._rest[0], 0, body_flags)
             self._advance(came)
         else:
             with memoryview(self._buffer) as view, view[self._end :] as free:
                 came = peer.recv_into(free, 0, flags)
             self._end += came
+        return came
+
+    def _fill_by_pieces(self, peer: socket.socket, flags: int) -> int:
+        """What is left of one array, or as much of it as comes fast."""
+        rest, came, piece_bytes = self._rest[0], 0, PIECE_BYTES
+        began = now = monotonic()
+        try:
+            while came < len(rest):
+                piece = peer.recv_into(rest[came : came + piece_bytes], 0, flags)
+                came += piece
+                before, now = now, monotonic()
+                if piece < piece_bytes or now - began > FAST_S:
+                    break
+                if now - before > SLOW_S:
+                    piece_bytes = len(rest)
+        except BlockingIOError:  # no more comes for now
+            if not came:
+                raise
+        finally:
+            if came:
+                self._advance(came)
         return came
 
     def frames(self) -> Iterator[ReadFrame]:
