@@ -58,11 +58,23 @@ def _rebuilt(template: Any, tensors: Iterator[Tensor]) -> Any:
 
 def unshared(tree: Any, other: Tensor) -> Any:
     """The same tree, without a tensor that shares its memory with `other`."""
-    memory, tensors = other.untyped_storage().data_ptr(), leaves(tree)
-    shares = [tensor.untyped_storage().data_ptr() == memory for tensor in tensors]
+    memory, tensors = _memory(other), leaves(tree)
+    shares = [_overlap(_memory(tensor), memory) for tensor in tensors]
     if not any(shares):
         return tree
     return rebuilt(tree, [t.clone() if s else t for t, s in zip(tensors, shares, strict=True)])
+
+
+def _memory(tensor: Tensor) -> tuple[int, int]:
+    """Where the memory that it is in begins and ends. By NumPy two tensors can be in the same with
+    none knowing of the other's beginning."""
+    storage = tensor.untyped_storage()
+    begin = storage.data_ptr()
+    return begin, begin + storage.nbytes()
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
 
 
 def restored(template: Any, tensors: Mapping[str, Tensor], prefix: str) -> Any:
