@@ -31,7 +31,7 @@ def device_of(choice: str | torch.device) -> torch.device:
             f"device = {choice!r} is not one that torch knows: use 'cpu' or 'cuda'"
         ) from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device = {str(choice)!r}, but torch sees no GPU here: use device='cpu'")
+        raise ValueError(f"device = {str(choice)!r}, but torch sees no GPU here: use 'cpu'")
     if device.type == "cuda":
         os.environ.setdefault(WORKSPACE, ":4096:8")
     return device
