@@ -80,9 +80,10 @@ def test_what_comes_fast_is_taken_in_pieces_in_one_call() -> None:
     assert peer.asked == [PIECE_BYTES] * 5 + [24]
 
 
-def test_behind_a_slow_piece_the_rest_is_waited_for_at_once() -> None:
+@pytest.mark.parametrize("slow_s", [1.1 * SLOW_S, 5 * FAST_S])
+def test_behind_a_slow_piece_the_rest_is_waited_for_at_once(slow_s: float) -> None:
     """A thread that computes may hold Python's lock, which each piece waits for."""
-    made, peer = begun([(QUICK, 10**9), (1.1 * SLOW_S, 10**9)])
+    made, peer = begun([(QUICK, 10**9), (slow_s, 10**9)])
     assert whole(filled(made, peer))
     assert peer.asked == [PIECE_BYTES, PIECE_BYTES, ARRAY.nbytes - 2 * PIECE_BYTES]
 
@@ -96,9 +97,11 @@ def test_who_reads_for_long_looks_around() -> None:
     assert whole(filled(made, peer))
 
 
+@pytest.mark.parametrize("pause_s", [QUICK, 5 * FAST_S])
 @pytest.mark.parametrize("short", [0, 1, PIECE_BYTES - 1])
-def test_what_came_before_a_pause_is_kept(short: int) -> None:
-    calls: list[tuple[float, int | None]] = [(QUICK, 10**9), (QUICK, short or None)]
+def test_what_came_before_a_pause_is_kept(short: int, pause_s: float) -> None:
+    """And nobody waits for the rest, however long the pause was: it may be a peer that drips."""
+    calls: list[tuple[float, int | None]] = [(QUICK, 10**9), (pause_s, short or None)]
     made, peer = begun(calls)
     assert filled(made, peer) == []
     assert made.rest_bytes == ARRAY.nbytes - PIECE_BYTES - short

@@ -75,13 +75,16 @@ class FrameReader:
         began = now = monotonic()
         try:
             while came < len(rest):
-                piece = peer.recv_into(rest[came : came + piece_bytes], 0, flags)
-                came += piece
+                piece = rest[came : came + piece_bytes]
+                many = peer.recv_into(piece, 0, flags)
+                came += many
                 before, now = now, monotonic()
-                if piece < piece_bytes or now - began > FAST_S:
+                if many < len(piece):
                     break
                 if now - before > SLOW_S:
                     piece_bytes = len(rest)
+                elif now - began > FAST_S:
+                    break
         except BlockingIOError:  # no more comes for now
             if not came:
                 raise
