@@ -9,12 +9,13 @@ import pytest
 
 from tardigrad.transport.frames import DEFAULT_LIMITS, ReadFrame
 from tardigrad.transport.pool import ArrayPool
-from tardigrad.transport.reader import FAST_S, PIECE_BYTES, SLOW_S, FrameReader
+from tardigrad.transport.reader import FAST_S, PIECE_BYTES, SLOW_S, WORTH_PIECES, FrameReader
 from tests.transport.transport_peers import frame_bytes
 
 WAITS = int(socket.MSG_WAITALL)
-ARRAY = np.arange(5 * PIECE_BYTES // 8 + 3, dtype=np.int64)
-QUICK = SLOW_S / 10
+MANY = 2 * WORTH_PIECES // PIECE_BYTES
+ARRAY = np.arange(MANY * PIECE_BYTES // 8 + 3, dtype=np.int64)
+QUICK = SLOW_S / 100
 
 
 class Scripted:
@@ -77,7 +78,17 @@ def _its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_comes_fast_is_taken_in_pieces_in_one_call() -> None:
     made, peer = begun([])
     assert whole(filled(made, peer))
-    assert peer.asked == [PIECE_BYTES] * 5 + [24]
+    assert peer.asked == [PIECE_BYTES] * MANY + [24]
+
+
+def test_a_megabyte_is_taken_in_one_call() -> None:
+    small = FrameReader(DEFAULT_LIMITS, ArrayPool())
+    data = frame_bytes([1], [ARRAY[: WORTH_PIECES // 8]])
+    other = Scripted(data, [(0.0, len(data) - WORTH_PIECES)])
+    small.fill(cast(socket.socket, other))
+    assert list(small.frames()) == []
+    assert len(filled(small, other)) == 1
+    assert other.asked[1:] == [WORTH_PIECES]
 
 
 @pytest.mark.parametrize("slow_s", [1.1 * SLOW_S, 5 * FAST_S])
@@ -90,7 +101,7 @@ def test_behind_a_slow_piece_the_rest_is_waited_for_at_once(slow_s: float) -> No
 
 def test_who_reads_for_long_looks_around() -> None:
     """Others may wait, and whoever serves them decides who is next."""
-    made, peer = begun([(0.9 * SLOW_S, 10**9)] * 6)
+    made, peer = begun([(0.9 * SLOW_S, 10**9)] * 3)
     assert filled(made, peer) == []
     assert len(peer.asked) == 3  # the third ends after FAST_S
     assert peer.now_s - 100 > FAST_S

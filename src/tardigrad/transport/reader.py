@@ -22,9 +22,10 @@ from tardigrad.transport.pool import PlaceArrays
 
 BUFFER_BYTES = 1 << 14
 """Small frames come many at a time. Of a large one, at most this much is copied."""
-PIECE_BYTES = 48 << 10
-"""A large array is taken from the socket in pieces: who waits for all of it in one call holds the
-socket meanwhile, so that the memory of what is taken is given back, and acknowledged, late."""
+PIECE_BYTES, WORTH_PIECES = 48 << 10, 1 << 20
+"""What is left of a large array is taken from the socket in pieces: who waits for all of it in one
+call holds the socket meanwhile, so that the memory of what is taken is given back, and
+acknowledged, late. Less than a megabyte comes faster in one call."""
 SLOW_S, FAST_S = 0.001, 0.002
 """A piece that takes so long waits for the peer, or for Python's lock, which a thread that computes
 may hold: then the rest is taken in one call. After so long in all, whoever reads looks around."""
@@ -71,7 +72,8 @@ class FrameReader:
 
     def _fill_by_pieces(self, peer: socket.socket, flags: int) -> int:
         """What is left of one array, or as much of it as comes fast."""
-        rest, came, piece_bytes = self._rest[0], 0, PIECE_BYTES
+        rest, came = self._rest[0], 0
+        piece_bytes = PIECE_BYTES if len(rest) > WORTH_PIECES else len(rest)
         began = now = monotonic()
         try:
             while came < len(rest):
