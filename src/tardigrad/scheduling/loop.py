@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tardigrad.clusters import Messages
-from tardigrad.core.collector import paused_collector
 from tardigrad.policies import Arrival, Policy
 from tardigrad.protocol.shard import ShardControl, ShardOutputs
 from tardigrad.protocol.worker import WorkerControl, WorkerOutputs
@@ -109,9 +108,8 @@ class ControlLoop:
         """To the end, and let go of shards and workers, which hold on to this loop as it does to
         them: else those of a large cluster stay in memory until somebody collects cycles."""
         self._pauses = False
-        with paused_collector():
-            for _ in self.steps():
-                pass
+        for _ in self.steps():
+            pass
         self.shards.clear()
         self.workers.clear()
 

@@ -17,6 +17,7 @@ from tardigrad.clusters import (
 )
 from tardigrad.core.arrays import Ints
 from tardigrad.core.checks import count, require
+from tardigrad.core.collector import paused_collector
 from tardigrad.links import Codec, Full, Gate, Identity, Link, encoded_bytes
 from tardigrad.policies import Async, Policy
 from tardigrad.scheduling.closed import closed_schedule, in_one_piece, least_gradients
@@ -63,8 +64,9 @@ def schedule(
             return made
     recorder = Recorder(cluster.workers, shards, clockless=isinstance(cluster, Clockless))
     recorder.about = about
-    control(policy, cluster, updates, seed, recorder, link, gate, batches=batches).run()
-    return recorder.schedule()
+    with paused_collector():
+        control(policy, cluster, updates, seed, recorder, link, gate, batches=batches).run()
+        return recorder.schedule()
 
 
 def control(
@@ -192,8 +194,9 @@ def schedule_from_order(
     recorder.about = {"policy": about_part(policy), "cluster": {"name": "order"}}
     arrivals = np.asarray(order, dtype=np.int64)
     source = Dispatched(FixedOrder(arrivals, num_workers), events=len(order))
-    ControlLoop(policy, source, recorder, updates=None).run()
-    return recorder.schedule()
+    with paused_collector():
+        ControlLoop(policy, source, recorder, updates=None).run()
+        return recorder.schedule()
 
 
 def _source(cluster: Cluster, seed: int) -> EventSource:
