@@ -55,24 +55,31 @@ class _StaleSynchronousHalf(PushHalf):
         self._clocks = dict.fromkeys(self.members, 0)
         self._level = {0: len(self.members)}  # how many workers stand at each clock
         self._held: list[tuple[int, int]] = []  # (worker, clock) of pushes not answered yet
+        self._admitted = 0
+        """The slowest clock for which those held were last looked through."""
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        return [self.apply_one(arrival), *self._step(arrival)]
+        return self._step(arrival, [self.apply_one(arrival)])
 
     def header(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        return self._step(arrival)
+        return self._step(arrival, [])
 
-    def _step(self, arrival: Arrival) -> list[ShardCommand]:
-        """One more step of its worker: answer it, and those it held back, if they may go on."""
+    def _step(self, arrival: Arrival, commands: list[ShardCommand]) -> list[ShardCommand]:
+        """One more step of its worker. With these commands: answer it, and those it held back, if
+        they may go on."""
         if not self.present(arrival):
-            return []
+            return commands
         worker = arrival.worker
         clock = self._clocks[worker] + 1
         self._place(worker, clock)
-        if clock - self.slowest <= self.bound and not self._held:
-            return [release(worker)]
-        self._held.append((worker, clock))
-        return self._admit()
+        if self._held and self.slowest != self._admitted:
+            self._held.append((worker, clock))
+            commands += self._admit()
+        elif clock - self.slowest <= self.bound:  # those held are as far away as they were
+            commands.append(release(worker))
+        else:
+            self._held.append((worker, clock))
+        return commands
 
     def joined(self, worker: int, now_s: float) -> list[ShardCommand]:
         self._place(worker, self.slowest)
@@ -93,14 +100,17 @@ class _StaleSynchronousHalf(PushHalf):
             del self._clocks[worker]
         if before is None:
             return
-        level[before] -= 1
-        if not level[before]:
+        others = level[before] - 1
+        if others:
+            level[before] = others
+        else:
             del level[before]
             while level and self.slowest not in level:
                 self.slowest += 1
 
     def _admit(self) -> list[ShardCommand]:
         """Answer, in worker order, every held push that is within the bound by now."""
+        self._admitted = self.slowest
         farthest = self.slowest + self.bound
         free = sorted(held for held in self._held if held[1] <= farthest)
         self._held = [held for held in self._held if held[1] > farthest]
