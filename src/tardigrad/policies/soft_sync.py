@@ -77,17 +77,31 @@ class _SoftSyncHalf(GroupHalf):
         self.groups = groups
         self.size = size
         self.wait = wait
+        self.enough = self._group_size()
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
-        gathered = self.gather(arrival, now_s)
-        return gathered if self.wait else [*gathered, *self.answer(arrival)]
+        commands = self.gather(arrival, now_s)
+        if not self.wait:
+            commands += self.answer(arrival)
+        return commands
+
+    def joined(self, worker: int, now_s: float) -> list[ShardCommand]:
+        self.enough = self._group_size()
+        return []
+
+    def left(self, worker: int, now_s: float) -> list[ShardCommand]:
+        self.enough = self._group_size()
+        return super().left(worker, now_s)
 
     def review(self, now_s: float) -> list[ShardCommand]:
-        enough = _group_size(self.groups, self.size, self.wait, len(self.members))
-        if len(self.waiting) < enough:
+        if len(self.waiting) < self.enough:
             return []
         commands = self.close()
         return commands if self.wait else commands[:1]
+
+    def _group_size(self) -> int:
+        """Of those who are present: asked when one comes or goes, not for each gradient."""
+        return _group_size(self.groups, self.size, self.wait, len(self.members))
 
 
 def _group_size(groups: int | None, size: int | None, wait: bool, workers: int) -> int:
