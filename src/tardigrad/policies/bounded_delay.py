@@ -44,6 +44,10 @@ class BoundedDelayHalf(PushHalf):
         self.reason = reason
 
     def pushed(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
+        commands: list[ShardCommand]
         if self.version - arrival.read > self.max_delay:
-            return [Drop(arrival.row, self.reason), *self.answer(arrival)]
-        return [self.apply_one(arrival), *self.answer(arrival)]
+            commands = [Drop(arrival.row, self.reason)]
+        else:
+            commands = [self.apply_one(arrival)]
+        commands += self.answer(arrival)
+        return commands

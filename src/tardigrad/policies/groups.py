@@ -31,13 +31,14 @@ class GroupHalf(PushHalf):
 
     def gather(self, arrival: Arrival, now_s: float) -> list[ShardCommand]:
         """This one too, and see whether there are enough."""
-        dropped: list[ShardCommand] = []
-        if arrival.worker in self.stays:
+        worker = arrival.worker
+        dropped = None
+        if worker in self.stays:
             dropped = self.take(arrival)
         else:
             self.pending.append(arrival)
         if self.present(arrival):
-            self.waiting.append(arrival.worker)
+            self.waiting.append(worker)
         commands = self.review(now_s)
         return [*dropped, *commands] if dropped else commands
 

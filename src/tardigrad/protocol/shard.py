@@ -62,9 +62,10 @@ class ShardControl:
         if self.version == self.updates:
             return self.header(arrival, now_s)
         half = self.half
+        if half.requests:
+            return self._carry_out(half.on_push(arrival, now_s), now_s)
         # Mostly nobody has asked for a version: then this is `on_push` without another call.
-        commands = (half.on_push if half.requests else half.pushed)(arrival, now_s)
-        return self._carry_out(commands, now_s)
+        return self._carry_out(half.pushed(arrival, now_s), now_s)
 
     def header(self, arrival: Arrival, now_s: float) -> int:
         """A push of which there is nothing to apply: a link held it back, or the shard is done."""
