@@ -72,6 +72,8 @@ class ControlLoop:
         """What a link lets through; None: everything."""
         self._at_once = messages is None and wire is None
         """Whether every message comes whole and takes no time."""
+        self._directly = False
+        """Whether a push may be heard as it is sent, where nothing else is to be heard before."""
         self._pauses = True
         """Whether somebody wants to look after each thing that happens."""
         self.now_s = 0.0
@@ -107,7 +109,7 @@ class ControlLoop:
     def run(self) -> None:
         """To the end, and let go of shards and workers, which hold on to this loop as it does to
         them: else those of a large cluster stay in memory until somebody collects cycles."""
-        self._pauses = False
+        self._pauses, self._directly = False, self._at_once
         for _ in self.steps():
             pass
         self.shards.clear()
@@ -169,16 +171,18 @@ class ControlLoop:
         control, record = self.workers[worker], self.recorder
         row, now_s = self._row[worker], self.now_s
         record.end_s[row] = now_s
+        step, stamp, stay = control.step - 1, record.stamp[row], control.stay
         commands = control.half.finished(now_s)
         if commands:
             control.carry_out(commands, now_s)
-        step, stamp, stay = record.step[row], record.stamp[row], control.stay
-        if self._at_once and not self._pauses and not self._inbox:
-            for shard, version in enumerate(record.read[row]):  # they would be next in the inbox
-                self._arrived(worker, stay, shard, Arrival(row, worker, step, stamp, version, stay))
-        else:
-            for shard, version in enumerate(record.read[row]):
-                self._push(shard, Arrival(row, worker, step, stamp, version, stay))
+        directly, shard = self._directly and not self._inbox, 0
+        for version in record.read[row]:
+            arrival = Arrival(row, worker, step, stamp, version, stay)
+            if directly:  # it would be next in the inbox
+                self._arrived(worker, stay, shard, arrival)
+            else:
+                self._push(shard, arrival)
+            shard += 1
         record.let_go(row)
         if self.messages is not None and not control.half.waits:
             self.source.put(now_s, DECISION, (GO_ON, worker, stay, 0, None))
@@ -235,7 +239,8 @@ class ControlLoop:
 
     def _release(self, shard: int, worker: int, version: int, now_s: float) -> None:
         # The stay that the shard knows of: one that was stopped may not have heard of a return yet.
-        stay = self._stays[shard].get(worker, 0)
+        stays = self._stays[shard]
+        stay = stays.get(worker, 0) if stays else 0
         whole = True
         event: Happening = (PULLED, worker, stay, shard, version)
         if self._at_once:
