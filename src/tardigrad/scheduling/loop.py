@@ -37,7 +37,7 @@ from tardigrad.scheduling.events import (
     Reply,
 )
 from tardigrad.scheduling.recorder import Recorder
-from tardigrad.scheduling.sources import EventSource
+from tardigrad.scheduling.sources import EventSource, everyone
 from tardigrad.scheduling.stuck import stuck
 from tardigrad.scheduling.wire import Wire
 
@@ -62,7 +62,7 @@ class ControlLoop:
         messages: Messages | None = None,
         wire: Wire | None = None,
     ) -> None:
-        everyone, shards = range(recorder.workers), recorder.shards
+        workers, shards = everyone(recorder.workers), recorder.shards
         self.source = source
         self.recorder = recorder
         self.updates = updates
@@ -86,14 +86,14 @@ class ControlLoop:
             interrupted=self._interrupt,
         )
         self.shards = [
-            ShardControl(policy, shard, everyone, updates, at_shard) for shard in range(shards)
+            ShardControl(policy, shard, workers, updates, at_shard) for shard in range(shards)
         ]
         at_worker = WorkerOutputs(
             start=self._start, request=self._request, timer=self._set_worker_timer
         )
         self._stays = [control.half.stays for control in self.shards]
         self.workers = [
-            WorkerControl(policy, worker, shards, updates, at_worker) for worker in everyone
+            WorkerControl(policy, worker, shards, updates, at_worker) for worker in workers
         ]
         self._row = [NOTHING] * recorder.workers
         """Of each worker's gradient, the last that it began in this stay."""

@@ -5,6 +5,7 @@ otherwise what was put in first comes out first.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
@@ -18,6 +19,13 @@ DRAWS = 1 << 20
 NEAR = 256
 VOID = 256
 """So many ends that will not come are let stand in the queue, and half of it at most."""
+
+
+@lru_cache(maxsize=1)
+def everyone(workers: int) -> tuple[int, ...]:
+    """The workers' numbers, the same objects wherever they are named: of a large cluster each other
+    object that an event leads to lies outside the cache."""
+    return tuple(range(workers))
 
 
 class EventSource(Protocol):
@@ -81,7 +89,7 @@ class TimedSource:
     def __init__(self, times: StepTimes, workers: int) -> None:
         self._ahead = DrawnAhead(times, workers)
         self._finished: list[Happening] = [
-            (FINISHED, worker, 0, 0, None) for worker in range(workers)
+            (FINISHED, worker, 0, 0, None) for worker in everyone(workers)
         ]
         self._heap: list[Queued] = []
         self._sequence = 0
