@@ -102,6 +102,7 @@ class ControlLoop:
         if messages is not None:
             self._to_shards = Channels(messages.push_s)
             self._to_workers = Channels(messages.pull_s)
+        self._every_shard = tuple(range(shards))
         self._short = shards
         self._unheard: set[int] = set()  # shards that something reached after they stopped for good
         self._inbox: deque[Happening] = deque()
@@ -175,14 +176,13 @@ class ControlLoop:
         commands = control.half.finished(now_s)
         if commands:
             control.carry_out(commands, now_s)
-        directly, shard = self._directly and not self._inbox, 0
-        for version in record.read[row]:
-            arrival = Arrival(row, worker, step, stamp, version, stay)
+        read, directly = record.read[row], self._directly and not self._inbox
+        for shard in self._every_shard:
+            arrival = Arrival(row, worker, step, stamp, read[shard], stay)
             if directly:  # it would be next in the inbox
                 self._arrived(worker, stay, shard, arrival)
             else:
                 self._push(shard, arrival)
-            shard += 1
         record.let_go(row)
         if self.messages is not None and not control.half.waits:
             self.source.put(now_s, DECISION, (GO_ON, worker, stay, 0, None))
