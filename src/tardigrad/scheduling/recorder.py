@@ -41,7 +41,8 @@ class Recorder:
         self.drops: list[tuple[int, int, float, str, int]] = []
         self.members: list[tuple[int, int, float, int]] = []
         self.crossings: list[tuple[int, int, int, int, float, int, float]] = []
-        self.replies: list[tuple[int, int, int]] = []
+        self.replies: list[int] = []
+        """Three numbers each, one after the other: some policies make one at every gradient."""
         self.steps: list[int] = []
         """Of each row, where they differ."""
         self.anew: set[tuple[int, int]] = set()
@@ -107,7 +108,7 @@ class Recorder:
         """So many replies more than the gradients and returns that a shard has just decided on,
         where `after` groups had been applied before."""
         if extra:
-            self.replies.append((shard, extra, after))
+            self.replies += (shard, extra, after)
 
     def hold(self, row: int) -> None:
         """A message, a server's memory or a worker's average refers to this gradient."""
@@ -123,7 +124,7 @@ class Recorder:
 
     def schedule(self) -> Schedule:
         reasons = tuple(sorted({d[3] for d in self.drops}))
-        replies = _table(self.replies, 3)
+        replies = _ints(self.replies).reshape(-1, 3)
         made = Schedule(
             workers=self.workers,
             shards=self.shards,
