@@ -96,8 +96,10 @@ class _SoftSyncHalf(GroupHalf):
     def review(self, now_s: float) -> list[ShardCommand]:
         if len(self.waiting) < self.enough:
             return []
-        commands = self.close()
-        return commands if self.wait else commands[:1]
+        if self.wait:
+            return self.close()
+        group, self.pending, self.waiting = self.pending, [], []  # they have been answered
+        return [self.apply(group)]
 
     def _group_size(self) -> int:
         """Of those who are present: asked when one comes or goes, not for each gradient."""
