@@ -97,10 +97,13 @@ class PullRound(PullShare):
 
     def finished(self, now_s: float) -> list[WorkerCommand]:
         self.current += 1
-        if self._ended and self.current > max(self.have):
+        newest = max(self.have)
+        if self._ended and self.current > newest:
             self._await_all(self._ended)
             return self._ask()
-        fresh = {s for s, version in enumerate(self.have) if version >= self.current}
+        fresh: set[int] = set()
+        if newest >= self.current:  # which is rare
+            fresh = {s for s, version in enumerate(self.have) if version >= self.current}
         self.await_shards(fresh, self.share)
         return self.review()
 
