@@ -9,6 +9,8 @@ from tardigrad.tasks.structure import is_plain
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """loss(outputs, targets): the mean over the batch, a scalar."""
+LEFT_OUT = -100
+"""The class of targets that torch's losses leave out of their mean."""
 
 
 def token_cross_entropy(logits: Tensor, tokens: Tensor) -> Tensor:
@@ -66,6 +68,18 @@ def weighs_equally(loss: Loss, outputs_dims: int, targets: Tensor) -> bool:
     if loss is F.mse_loss:
         return outputs_dims == targets.dim()
     return targets.is_floating_point() or not bool((targets < 0).any())
+
+
+def targets_counted(loss: Loss | None, targets: object) -> Tensor | None:
+    """How many targets the loss takes its mean over, where it is known to leave some out."""
+    left_out = LEFT_OUT
+    if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
+        left_out = loss.ignore_index
+    elif loss not in (F.cross_entropy, F.nll_loss, token_cross_entropy):
+        return None
+    if not isinstance(targets, Tensor) or targets.is_floating_point():
+        return None
+    return (targets != left_out).sum()
 
 
 def hits(outputs: Tensor, targets: Tensor) -> Tensor | None:

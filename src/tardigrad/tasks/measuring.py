@@ -1,7 +1,8 @@
 """Measuring a model on a split: the mean loss, accuracy where targets are classes, and metrics of
-one's own."""
+one's own. Targets that torch's losses leave out count for neither loss nor accuracy."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tardigrad.core.checks import require
-from tardigrad.tasks.losses import hits
+from tardigrad.tasks.losses import LEFT_OUT, hits, targets_counted
 from tardigrad.tasks.objective import LABELS, Objective
 from tardigrad.tasks.samples import Samples, mapped, take
 from tardigrad.tasks.split import Split
@@ -38,8 +39,9 @@ def measure(
 ) -> dict[str, float]:
     """All that is measured, of a module that is in evaluation mode."""
     # Asked for once, at the end: a GPU would wait at every question.
-    losses, right = list[Tensor](), list[Tensor]()
-    sizes, counted = list[int](), 0
+    losses, right, judged = list[Tensor](), list[Tensor](), list[Tensor]()
+    sizes = list[int]()
+    shares = list[tuple[Tensor, int]]()  # of targets that the loss counts, of how many
     kept = list[Samples]()
     chunk = LARGE_CHUNK if objective.function is None else CHUNK
     for at in range(0, len(data), chunk):
@@ -50,23 +52,42 @@ def measure(
         outputs, loss = objective(module, inputs, targets)
         losses.append(loss)
         sizes.append(min(chunk, len(data) - at))
-        hit = _hits(outputs, labels(inputs, targets))
+        count = targets_counted(objective.function, targets)
+        if count is not None:
+            shares.append((count, targets.numel()))
+        classes = labels(inputs, targets)
+        hit = _hits(outputs, classes)
         if hit is not None:
             right.append(hit.sum())
-            counted += hit.numel()
+            judged.append((classes != LEFT_OUT).sum())
         if metrics:
             kept.append(_of_samples(outputs, sizes[-1]))
-    total = 0.0
-    for mean, size in zip(torch.stack(losses).tolist(), sizes, strict=True):
-        total += mean * size
-    found = {"loss": total / len(data)}
-    if counted:
-        found["accuracy"] = sum(torch.stack(right).tolist()) / counted
+    found = {"loss": _mean(torch.stack(losses).tolist(), _weights(sizes, shares))}
+    if right and (classes_judged := sum(torch.stack(judged).tolist())):
+        found["accuracy"] = sum(torch.stack(right).tolist()) / classes_judged
     if metrics:
         outputs = mapped(lambda *parts: torch.cat(parts), *kept)
         for name, metric in metrics.items():
             found[name] = _value(name, metric, outputs, labels(data.inputs, data.targets))
     return found
+
+
+def _weights(sizes: Sequence[int], shares: Sequence[tuple[Tensor, int]]) -> list[float]:
+    """What the loss of each chunk counts for: its samples, less what the loss leaves out."""
+    if not shares:
+        return list(map(float, sizes))
+    counts = torch.stack([count for count, _ in shares]).tolist()
+    wholes = [whole for _, whole in shares]
+    return [size * n / of for size, n, of in zip(sizes, counts, wholes, strict=True)]
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """NaN where nothing counts."""
+    total, whole = 0.0, sum(weights)
+    for value, weight in zip(values, weights, strict=True):
+        if weight:  # the mean of nothing is NaN
+            total += value * weight
+    return total / whole if whole else math.nan
 
 
 def labels(inputs: Samples, targets: Samples) -> Samples:
