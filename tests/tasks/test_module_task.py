@@ -9,7 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
+import tardigrad as tg
 from tardigrad.core.layout import flatten
+from tardigrad.engine.choose import Engine
 from tardigrad.tasks import Data, ModuleTask, Split, Turn, logistic_regression, measuring, mnist_cnn
 from tardigrad.tasks.precision import Precision
 
@@ -208,6 +210,58 @@ def test_regression_has_no_accuracy() -> None:
     data = Data(Split(torch.randn(20, 7), torch.randn(20, 3)))
     task = ModuleTask(nn.Linear(7, 3), "mse", data, batch_size=2)
     assert set(task.evaluate(task.start(), (), "train")) == {"loss"}
+
+
+class Counting(nn.Linear):
+    """Counts its forward passes in a buffer, and weighs by it."""
+
+    passes: Tensor
+
+    def __init__(self, in_place: bool) -> None:
+        super().__init__(7, 3)
+        self.in_place = in_place
+        self.register_buffer("passes", torch.ones(()))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.in_place:
+            self.passes += 1
+        else:
+            self.passes = self.passes + inputs.mean().detach()
+        return super().forward(inputs) / self.passes
+
+
+class Caching(nn.Linear):
+    """Keeps in a buffer what follows from the inputs' shape."""
+
+    mask: Tensor
+
+    def __init__(self) -> None:
+        super().__init__(7, 3)
+        self.register_buffer("mask", torch.ones(0))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.mask.shape != inputs.shape:
+            self.mask = torch.ones_like(inputs)
+        return super().forward(inputs * self.mask)
+
+
+@pytest.mark.parametrize("engine", ["exact", "fast"])
+def test_a_forward_pass_that_changes_a_buffer_is_refused(engine: Engine) -> None:
+    """Else a gradient would depend on those before it, and a replay would give other bits."""
+    cluster = tg.Gamma(workers=4)
+    spectral = nn.utils.parametrizations.spectral_norm(nn.Linear(7, 3))
+    modules = Counting(in_place=True), Counting(in_place=False), nn.Sequential(spectral)
+    for module in modules:
+        task = ModuleTask(module, "cross_entropy", toy_data(), batch_size=4)
+        with pytest.raises(ValueError, match=r"changes the buffer '\S+', so a gradient depends on"):
+            tg.simulate(task, tg.rules.sgd(0.1), cluster=cluster, updates=300, engine=engine)
+
+
+def test_a_forward_pass_may_keep_what_follows_from_shapes() -> None:
+    task = ModuleTask(Caching(), "cross_entropy", toy_data(), batch_size=4)
+    task = pickle.loads(pickle.dumps(task))
+    run = tg.simulate(task, tg.rules.sgd(0.1), cluster=tg.Gamma(workers=2), updates=5)
+    assert tg.replay(run).difference is None
 
 
 def test_a_task_can_be_sent_to_another_process() -> None:

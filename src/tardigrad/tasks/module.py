@@ -16,6 +16,7 @@ from tardigrad.core.checks import require
 from tardigrad.core.layout import Layout, flatten
 from tardigrad.tasks.augment import AUGMENTS, Augment, augmentation
 from tardigrad.tasks.checks import check_batch_size, check_dense, check_parameters
+from tardigrad.tasks.fixed_buffers import FixedBuffers
 from tardigrad.tasks.losses import Loss, draws_nothing, weighs_equally
 from tardigrad.tasks.measuring import Metric, check_metrics, measure
 from tardigrad.tasks.objective import Objective
@@ -72,7 +73,7 @@ class ModuleTask:
 
     BatchNorm's statistics come with the gradient and are folded when it is applied
     (`tasks.statistics`). Other modules that change their own buffers in the forward pass
-    (spectral norm) would not be pure, and are not supported. Neither is a forward pass that draws
+    (spectral norm) would not be pure, and are refused. Not supported either is one that draws
     from a generator of its own, or does something else from some step on: the fast engine compiles
     what it sees once.
     """
@@ -117,6 +118,7 @@ class ModuleTask:
             self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._parameters: list[Tensor] = list(trainable.values())
         self._statistics = BatchNormStatistics(self.module)
+        self._buffers = FixedBuffers(self.module, self._statistics.buffer_names)
         self._objective = Objective(loss)
         self._metrics = check_metrics(metrics)
         self._augment = augmentation(augment)
@@ -162,6 +164,7 @@ class ModuleTask:
         inputs, targets = self.batch(turn)
         with self._drawing("dropout", turn.worker, turn.step):
             loss, pieces = self.backward(view, inputs, targets)
+        self.check_buffers()
         for name, piece in zip(self.layout.names, pieces, strict=True):
             if piece.layout != torch.strided:  # by F.embedding: layers were looked at before
                 raise ValueError(
@@ -181,6 +184,10 @@ class ModuleTask:
             with autocast(self.device, self.precision):
                 _, loss = self._objective(self.module, inputs, targets)
             return loss, torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+
+    def check_buffers(self) -> None:
+        """Refuse a forward pass that has changed buffers other than BatchNorm's."""
+        self._buffers.check()
 
     def trained(self, params: Tensor, buffers: tuple[Tensor, ...]) -> nn.Module:
         """A copy of the module with these parameters and running buffers, ready for use outside."""

@@ -90,6 +90,7 @@ def prepared(job: Job, say: Say) -> tuple[BranchGradient, int]:
 
     with torch.no_grad(), watched(task.device) as moved:
         once(eager)()
+        task.check_buffers()
         whose = moved()
         if whose is not None:  # a graph would draw what it drew while it was captured
             raise Unsuited(f"the model or its loss draws from {whose} generator")

@@ -172,6 +172,8 @@ def check_batchable(task: Task, work: OneGradient) -> ModuleTask:
         raise _unsuited("the model is large, so one gradient at a time keeps the machine busy")
     turns = [Turn(0, 0, 0), Turn(0, 1, 1)]
     views = torch.stack([task.start(), task.start() * 1.01])
+    # First, because what is refused here may fail under vmap.
+    alone = [work.run(task, views[i], (), turn, 1).gradient for i, turn in enumerate(turns)]
     inputs, targets = task.batches([0, 0], [0, 1], [0, 1])
     try:
         with watched(task.device) as moved:
@@ -183,8 +185,7 @@ def check_batchable(task: Task, work: OneGradient) -> ModuleTask:
     if whose is not None:  # a compiled gradient would draw once, while it is compiled
         raise _unsuited(f"the model or its loss draws from {whose} generator")
     grads = torch.cat([plain(piece) for piece in pieces], dim=1)
-    for i, turn in enumerate(turns):
-        one = work.run(task, views[i], (), turn, 1).gradient
+    for i, one in enumerate(alone):
         expected = one.grad
         off = (grads[i] - expected).abs().max() / expected.abs().max().clamp(min=1e-30)
         if not off <= 1e-3 or not (losses[i] - one.loss).abs() <= 1e-3 * one.loss.abs() + 1e-6:
