@@ -67,6 +67,14 @@ FORMS: dict[str, Any] = {
         np.frombuffer(t.numpy().tobytes(), t.numpy().dtype).reshape(t.shape)
         for t in (POINTS, CLASSES)
     ),
+    "arrays that end where they begin": (
+        POINTS.numpy()[::-1].copy()[::-1],
+        CLASSES.numpy()[::-1].copy()[::-1],
+    ),
+    "arrays of another byte order": (POINTS.numpy().astype(">f4"), CLASSES.numpy().astype(">i8")),
+    "arrays of long doubles": (POINTS.numpy().astype(np.longdouble), CLASSES.numpy()),
+    "classes in two bytes": (POINTS, CLASSES.numpy().astype(np.int16)),
+    "classes in four bytes": (POINTS, CLASSES.int()),
     "lists": (POINTS.tolist(), CLASSES.tolist()),
     "a Split": Split(POINTS, CLASSES),
     "a TensorDataset": TensorDataset(POINTS, CLASSES),

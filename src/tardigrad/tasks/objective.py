@@ -47,7 +47,7 @@ class Objective:
                     "its own, or a function such as lambda outputs, targets: "
                     "F.cross_entropy(outputs.logits, targets)"
                 )
-            loss = self.function(outputs, targets)
+            loss = self.function(outputs, self._classes(targets))
         if not isinstance(loss, Tensor) or loss.dim() != 0:
             got = tuple(loss.shape) if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
             raise ValueError(
@@ -55,6 +55,12 @@ class Objective:
                 "use reduction='mean'"
             )
         return outputs, loss
+
+    def _classes(self, targets: Samples) -> Samples:
+        """Whole numbers of any type as the type that torch's losses of classes take."""
+        if self._name in (None, "mse") or not isinstance(targets, Tensor):
+            return targets
+        return targets if targets.is_floating_point() else targets.long()
 
     def check(self, module: nn.Module, data: Split) -> None:
         """Refuse samples that the model's forward pass does not take, or that lack targets."""

@@ -37,12 +37,21 @@ def _tensor(value: Any, what: str) -> Tensor:
         if isinstance(array, np.ndarray):
             if array.dtype.kind not in "biuf":
                 raise TypeError(array.dtype)
-            return torch.from_numpy(array if array.flags.writeable else array.copy())
+            return torch.from_numpy(_as_torch_has_it(array))
         return torch.as_tensor(array)
     except (TypeError, ValueError, RuntimeError):
         kind = type(value).__name__
         hint = "a tokenizer makes numbers of text" if kind == "str" else "give a tensor or an array"
         raise ValueError(f"{what} must be numbers, but there is a {kind}: {hint}") from None
+
+
+def _as_torch_has_it(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same numbers in this machine's order of bytes, none longer than 8, no strides backwards;
+    the array itself where it is so."""
+    longest = array.dtype.itemsize > 8
+    array = array.astype(np.float64 if longest else array.dtype.newbyteorder("="), copy=False)
+    forwards = all(stride >= 0 for stride in array.strides)
+    return array if forwards and array.flags.writeable else array.copy()
 
 
 def tensors_in(samples: Samples) -> list[Tensor]:
