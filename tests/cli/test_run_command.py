@@ -1,6 +1,7 @@
 """`tardigrad run`: what a folder holds, what is refused, and that nothing is written before."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from tardigrad.engine import Tick
 from tardigrad.engine.checkpoint import load_checkpoint
 from tardigrad.experiment import Spec, run
 from tardigrad.recording.folder import RunFolder
+from tardigrad.tasks import quadratic
 from tests.cli.command_line import Cli
 
 LOCAL_STEPS = "work={name='local_steps',steps=4,inner={name='sgd',lr=0.1}}"
@@ -189,6 +191,30 @@ def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(cli: Cli) -> N
     assert summary["status"] == "diverged"
     assert "worker" in summary["why"]
     assert RunFolder(Path("runs/small")).metrics()[-1]["update"] <= facts["position"]
+
+
+def test_a_diverged_run_is_told_as_far_as_it_came(cli: Cli) -> None:
+    task = "task={name='quadratic',dimension=10}"
+    cli("run", "small.toml", task, "rule.lr=9", "updates=400", "checkpoint_every=20")
+    summary = json.loads(Path("runs/small/summary.json").read_text())
+    came = int(re.search(r"at update (\d+)", summary["why"])[1])  # type: ignore[index]
+    planned = tg.Schedule.load("runs/small/schedule.safetensors")
+    assert (summary["updates"], summary["gradients"]) == (came, came)
+    assert summary["time_s"] == planned.group_time_s[came - 1] < planned.end_time
+    assert summary["mean_delay"] == planned.delays[:came].mean()
+    said = cli("report", "--html", "runs/small")
+    assert f"The run has diverged: the loss became inf at update {came}" in said.out
+
+
+@pytest.mark.parametrize("every", [0, 20], ids=["before a checkpoint", "behind one"])
+def test_a_diverged_run_of_python_objects_is_reported(cli: Cli, every: int) -> None:
+    task, cluster = quadratic(dimension=10), tg.Gamma(workers=4)
+    made = tg.schedule(tg.Async(), cluster, updates=400)
+    with pytest.raises(tg.Diverged):
+        tg.execute(made, task, tg.rules.sgd(9.0), checkpoints=tg.Checkpoints("made", every))
+    for words in ("made",), ("--html", "made"):
+        said = cli("report", *words)
+        assert (said.code, "Sgd (diverged)" in said.out) == (0, True), said.err
 
 
 def test_an_infinite_parameter_is_found_before_it_is_saved(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html.parser
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,13 @@ def test_what_to_notice_is_what_the_schedules_say() -> None:
     assert alone[2].startswith("The validation loss goes from 2 to ")
     assert "dropped" in notices([page_run(disturbed())])[1]
     assert notices([PageRun(one.series, "curves alone")]) == []
+
+
+def test_a_loss_that_is_no_number_is_reached_by_nobody() -> None:
+    one, two, three = page_run(together(), "sync"), page_run(late(), "async"), page_run(late(), "x")
+    one.series.runs[0][-1]["validation_loss"] = math.nan
+    assert len(notices([one, two])) == len(notices([two, one])) == 2
+    assert notices([one, two, three])[2].startswith("Both reach a validation loss of 0.00664: ")
 
 
 def test_a_run_that_ends_before_its_first_update_is_reported(cli: Cli) -> None:

@@ -10,7 +10,6 @@ from tardigrad import report as reports
 from tardigrad.cli.console import out
 from tardigrad.cli.show import show
 from tardigrad.core.checks import number, require
-from tardigrad.engine.result_files import SCHEDULE
 from tardigrad.recording.folder import RunFolder
 from tardigrad.report import page as pages
 
@@ -122,10 +121,9 @@ def show_run(path: Path, target: float | None = None) -> None:
 
 def _timeline(path: Path) -> list[Path]:
     """Who computed, waited and was dropped."""
-    folder = RunFolder.open(path)
-    if not (path / SCHEDULE).exists():
+    made = RunFolder.open(path).executed()
+    if made is None:
         return []
-    made = folder.schedule()
     picture, trace = path / TIMELINE, path / "timeline.perfetto.json"
     reports.draw_timeline(made, picture, title=reports.title_of(path))
     reports.write_trace(made, trace, updates=min(made.groups, TRACED))

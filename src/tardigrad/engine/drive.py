@@ -17,6 +17,7 @@ from tardigrad.engine.result_files import (
     MetricsFile,
     save_result,
     schedule_facts,
+    task_and_rule,
     write_summary,
 )
 from tardigrad.engine.resume import CHECKPOINT, restore, save, saved_updates
@@ -24,6 +25,7 @@ from tardigrad.engine.run import Diverged, Run, Say
 from tardigrad.engine.stop import Stop
 from tardigrad.links import that_codes
 from tardigrad.scheduling import traffic
+from tardigrad.scheduling.prefix import first_updates
 from tardigrad.tasks import Task
 
 
@@ -113,14 +115,18 @@ class _Drive:
 
     def _keep_what_there_is(self, error: BaseException) -> None:
         """How a run in a folder stopped."""
-        schedule = self.execution.schedule
-        if self._path is None or not schedule.groups:
+        execution = self.execution
+        if self._path is None or not execution.schedule.groups:
             return
         if isinstance(error, Diverged | KeyboardInterrupt):
             status = "diverged" if isinstance(error, Diverged) else "stopped"
             saved = saved_updates(self._path.parent)
             told = {"status": status, "why": str(error), "saved_updates": saved}
-            write_summary(self._path.parent, {**schedule_facts(schedule), **told})
+            # The fast engine finds only after a batch what went wrong in it.
+            made = error.update if isinstance(error, Diverged) else execution.updates
+            facts = schedule_facts(first_updates(execution.schedule, made))
+            facts |= task_and_rule(execution.task, execution.rule)
+            write_summary(self._path.parent, facts | told)
 
     def _go(self, interrupt: StopSignal) -> Ended:
         execution, every, saves = self.execution, self.evaluation.every, self.checkpoints.every

@@ -99,8 +99,7 @@ def summarise(run: Run, wall_s: float) -> dict[str, Any]:
         "final": {name: value for name, value in last.items() if name != "wall_s"},
         "wall_s": wall_s,
         "torch": torch.__version__,
-        "task": task_label(run.task),
-        "rule": rule_label(run.rule),
+        **task_and_rule(run.task, run.rule),
         **({} if run.traffic is None else {"traffic": asdict(run.traffic)}),
         **({} if source is None else {"provenance": source._asdict()}),
         **({"on": "ray"} if source is not None and source.engine == "ray" else {}),
@@ -121,6 +120,11 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
         "dropped": int(schedule.dropped.sum()),
         **({"interrupted": interrupted} if interrupted else {}),
     }
+
+
+def task_and_rule(task: Task | None, rule: Rule | None) -> dict[str, str]:
+    """What was learned, and by which rule, where no spec names them."""
+    return {"task": task_label(task), "rule": rule_label(rule)}
 
 
 def task_label(task: Task | None) -> str:

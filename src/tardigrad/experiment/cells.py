@@ -19,6 +19,7 @@ from tardigrad.engine.result_files import schedule_facts, summarise
 from tardigrad.experiment.structure import Plain
 from tardigrad.rules import Rule
 from tardigrad.scheduling import Schedule
+from tardigrad.scheduling.prefix import first_updates
 from tardigrad.tasks import Task
 
 
@@ -129,7 +130,7 @@ def ended_outcome(cell: RunCell, run: Run, summary: dict[str, Any]) -> Outcome:
 def diverged_outcome(
     cell: RunCell, diverged: Diverged, schedule: Schedule, shared: dict[str, str]
 ) -> Outcome:
-    facts = schedule_facts(schedule) | shared
+    facts = schedule_facts(first_updates(schedule, diverged.update)) | shared
     summary = {"status": "diverged", "why": str(diverged), "at": diverged.update, **facts}
     made = schedule if cell.shown else None
     return Outcome(cell.label, cell.seed, [], summary, cell.point, cell.place, made)

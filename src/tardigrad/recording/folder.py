@@ -32,6 +32,7 @@ from tardigrad.engine.result_files import (
 )
 from tardigrad.engine.resume import CHECKPOINT
 from tardigrad.scheduling import Schedule
+from tardigrad.scheduling.prefix import first_updates
 
 SPEC = "spec.toml"
 COMPARISON = "comparison.jsonl"
@@ -104,6 +105,16 @@ class RunFolder:
 
     def schedule(self) -> Schedule:
         return Schedule.load(self.path / SCHEDULE)
+
+    def executed(self) -> Schedule | None:
+        """Of its schedule, what was executed: one that diverged or was stopped has more. None where
+        it was not kept."""
+        if not (self.path / SCHEDULE).exists():
+            return None
+        summary, schedule = self.summary(), self.schedule()
+        if summary.get("status") not in ("diverged", "stopped"):
+            return schedule
+        return first_updates(schedule, summary.get("updates", schedule.updates))
 
     def save_schedule(self, schedule: Schedule) -> None:
         schedule.save(self.path / SCHEDULE)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tardigrad.core.own_code import title_name
+from tardigrad.engine.result_files import SCHEDULE
 from tardigrad.recording.folder import RunFolder
 
 
@@ -13,7 +14,7 @@ def title_of(path: Path) -> str:
     folder = RunFolder.open(path)
     summary = folder.summary()
     if not folder.has_spec:
-        about = folder.schedule().about
+        about = folder.schedule().about if (path / SCHEDULE).exists() else {}
         names = (str(about.get(part, {}).get("name", "")) for part in ("cluster", "policy"))
         return made_title(summary["task"], summary["workers"], *names)
     return title_from(folder.spec(), summary or folder.outcomes()[0]["summary"])

@@ -51,6 +51,14 @@ def prefix(schedule: Schedule, groups: int) -> Schedule:
     return replace(s, **cut)  # type: ignore[arg-type]
 
 
+def first_updates(schedule: Schedule, updates: int) -> Schedule:
+    """The schedule of a run that ended as soon as every shard had made so many updates."""
+    if updates >= schedule.updates:
+        return schedule
+    places = [np.nonzero(schedule.group_shard == shard)[0] for shard in range(schedule.shards)]
+    return prefix(schedule, max(int(mine[updates - 1]) + 1 for mine in places) if updates else 0)
+
+
 def executed_digest(schedule: Schedule, groups: int) -> str:
     """The SHA-256 of what an execution of the first `groups` groups has read.
 

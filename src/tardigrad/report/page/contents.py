@@ -12,7 +12,6 @@ from tardigrad.core.own_code import title_name
 from tardigrad.engine import Run
 from tardigrad.engine.result_files import (
     LOSSES,
-    SCHEDULE,
     read_numbers,
     rule_label,
     summarise,
@@ -89,7 +88,7 @@ def _in_folder(path: Path) -> list[PageRun]:
         schedules = folder.shown_schedules()
         shown = [PageRun(one, title, schedules.get(one.label)) for one in series]
         return [replace(shown[0], spec=spec, command=_comparing(series, spec)), *shown[1:]]
-    schedule = folder.schedule() if (path / SCHEDULE).exists() else None
+    schedule = folder.executed()
     (one,) = series
     summary = one.summaries[0]
     command = ""

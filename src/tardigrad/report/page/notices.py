@@ -1,5 +1,6 @@
 """What to notice on a page, in three sentences."""
 
+import math
 from collections.abc import Sequence
 
 from tardigrad.report.clocks import clock_of, time_text
@@ -52,6 +53,9 @@ def _lateness(facts: Summary) -> str:
 
 
 def _progress(one: PageRun) -> list[str]:
+    if one.series.diverged:
+        what, _, _ = one.series.summaries[0]["why"].partition(":")
+        return [f"The run has diverged: {what}."]
     metric = metric_of([one.series])
     values = [r[metric] for r in one.records if metric in r] if metric else []
     if len(values) < 2 or metric is None:
@@ -66,8 +70,10 @@ def _progress(one: PageRun) -> list[str]:
 def _sooner(runs: Sequence[PageRun]) -> list[str]:
     """Who was first, and who last, at the highest loss at which one of them ended."""
     metric = metric_of([one.series for one in runs])
-    ended = [one for one in runs if one.series.finished]
-    if metric is None or len(ended) < 2:
+    if metric is None:
+        return []
+    ended = [one for one in runs if any(map(math.isfinite, one.series.final(metric)))]
+    if len(ended) < 2:
         return []
     worst = max(one.series.finished[0][-1][metric] for one in ended)
     times = [(first_below(one.series.finished[0], metric, worst), one.label) for one in ended]
