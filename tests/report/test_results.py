@@ -1,5 +1,6 @@
 """Tables and figures: the numbers in them, and that whatever a folder holds can be drawn."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from tardigrad.recording.folder import RunFolder
-from tardigrad.report import draw, figures, load_series, results_table
+from tardigrad.report import Comparison, Sweep, draw, figures, load_series, results_table
 from tardigrad.report.series import Series, gathered, metric_of
 
 
@@ -46,6 +47,29 @@ def test_diverged_runs_are_told_and_left_out_of_the_mean() -> None:
     assert "b (diverged)" in out
     assert "0.2" in out
     assert "–" in out  # neither reached the target
+
+
+@pytest.mark.parametrize("wrong", [math.inf, math.nan], ids=str)
+@pytest.mark.parametrize("kind", ["comparison", "sweep"])
+def test_a_loss_that_ends_as_no_number_is_told_and_drawn(
+    tmp_path: Path, wrong: float, kind: str
+) -> None:
+    """Its gradients may be finite all the same, so the run has not diverged."""
+    ends = {"a": ((1, 0.4, 0.1), (1, 0.5, 0.3)), "b": ((1, 0.2, 0.4), (1, 0.5, wrong))}
+    series = [
+        Series(label, [records(*each) for each in losses], [summary(), summary()], [0, 1])
+        for label, losses in ends.items()
+    ]
+    points: dict[str, dict[str, Any]] = {"a": {"rule.lr": 0.1}, "b": {"rule.lr": 50}}
+    found = Sweep("t", series, points=points) if kind == "sweep" else Comparison("t", series)
+    found.save(tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} >= {".csv", ".tex", ".png", ".pdf"}
+    assert [row[1] for row in found.table().rows] == ["0.2 ± 0.1414", str(wrong)]
+    assert "at the end: a, 0.2" in repr(found)
+    (pair,) = found.differences(baseline="a")
+    assert pair.seeds == (0,)
+    assert pair.values == pytest.approx((0.3,))
+    assert series[1].best("validation_loss") == [0.2, 0.5]
 
 
 def test_dropped_gradients_have_a_column_where_there_are_any() -> None:

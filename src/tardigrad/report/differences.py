@@ -4,6 +4,7 @@ What a seed brings to both, such as a hard schedule or lucky initial weights, ca
 seeds tell more than two means with their spreads do.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ MINUS = "−"
 
 
 class PairedDifference(NamedTuple):
-    """How far the runs of one label end from the baseline's, over the seeds that both finished.
+    """How far the runs of one label end from the baseline's, over the seeds that both finished
+    with finite numbers.
 
     `low` and `high`: the 95% interval of the mean by Student's t over `values`; None where there
     are fewer than two, and `mean` is None where there is none.
@@ -42,7 +44,7 @@ def paired_differences(
         if one is base:
             continue
         mine = one.final_by_seed(metric)
-        seeds = tuple(seed for seed in mine if seed in theirs)
+        seeds = tuple(s for s in mine if s in theirs and math.isfinite(mine[s] - theirs[s]))
         values = tuple(mine[seed] - theirs[seed] for seed in seeds)
         found = mean_interval(values) if values else (None, None, None)
         out.append(PairedDifference(one.label, base.label, metric, seeds, values, *found))

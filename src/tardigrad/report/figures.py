@@ -188,11 +188,13 @@ def log_loss(axes: Axes) -> None:
     """A logarithmic axis with plain numbers, where no value forbids it. A band that
     reaches far below all lines, or below 0, runs out of the frame."""
     values = np.concatenate([np.asarray(line.get_ydata()) for line in axes.lines] or [np.ones(1)])
-    if not (values > 0).all():
+    values = values[np.isfinite(values)]
+    if not len(values) or not (values > 0).all():
         return
     axes.set_yscale("log")
     if axes.collections:
         edges = np.concatenate([values, *(path.vertices[:, 1] for path in _bands(axes))])
+        edges = edges[np.isfinite(edges)]
         low = max(edges[edges > 0].min(), values.min() / 3)
         room = (edges.max() / low) ** 0.05
         axes.set_ylim(low / room, edges.max() * room)
@@ -212,13 +214,16 @@ def ceiling_of(series: Sequence[Series], loss: str) -> float:
         return math.inf
     starts = [next(r[loss] for r in records if loss in r) for records in finished]
     ends = [records[-1][loss] for records in finished]
+    starts, ends = ([value for value in each if math.isfinite(value)] for each in (starts, ends))
+    if not starts or not ends:
+        return math.inf
     return max(10 * max(starts), 10 * min(ends)) if min(starts + ends) > 0 else math.inf
 
 
 def cut_above(axes: Axes, ceiling: float) -> None:
     """End the axis there, where lines go beyond it."""
     if axes.get_ylim()[1] > ceiling:
-        lowest = min(float(np.min(each.get_ydata())) for each in axes.lines)
+        lowest = min(float(np.nanmin(each.get_ydata())) for each in axes.lines)
         axes.set_ylim(0.7 * lowest, ceiling)
         log_ticks(axes, lowest, ceiling)
 
@@ -250,5 +255,7 @@ def look_of(number: int) -> dict[str, Any]:
 
 
 def line_of(run: Sequence[dict[str, float]], axis: str, metric: str) -> Floats:
-    """Two rows, x and y, over the evaluations that have the metric."""
-    return np.array([(record[axis], record[metric]) for record in run if metric in record]).T
+    """Two rows, x and y, over the evaluations that have the metric; NaN, which leaves a gap, where
+    it is infinite too."""
+    found = np.array([(record[axis], record[metric]) for record in run if metric in record]).T
+    return np.where(np.isfinite(found), found, np.nan)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -169,7 +170,11 @@ class Results(ABC):
                 alone = Series(one.label, [run], [summary])
                 found: list[Any] = [""] * len(named)
                 if alone.finished:
-                    found = [of(m)[0] for m in metrics for of in (alone.final, alone.best)]
+                    found = [
+                        (of(m) or [math.nan])[0]
+                        for m in metrics
+                        for of in (alone.final, alone.best)
+                    ]
                     found += [first_below(run, *aim)] if aim else []
                 ended = [summary["status"], summary.get("at", "")]
                 took = [summary.get(fact, "") for fact in facts]
@@ -185,8 +190,10 @@ class Results(ABC):
         told = f"{type(self).__name__}: {self.title}: {many}{f', {lost} diverged' if lost else ''}"
         finals = {one.label: one.final(loss) for one in self.series} if loss else {}
         means = {label: sum(each) / len(each) for label, each in finals.items() if each}
+        means = {label: mean for label, mean in means.items() if math.isfinite(mean)}
         if not means:
-            return f"{told}\n  nothing was evaluated; see .table()"
+            what = "all are infinite or NaN" if any(finals.values()) else "nothing was evaluated"
+            return f"{told}\n  {what}; see .table()"
         best = min(means, key=means.__getitem__)
         return f"{told}\n  lowest mean {loss} at the end: {best}, {means[best]:.4g}; see .table()"
 

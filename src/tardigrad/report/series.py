@@ -1,5 +1,6 @@
 """What figures and tables are made of: the runs of one label, one per seed."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,10 @@ class Series:
 
     def best(self, metric: str) -> list[float]:
         """Over all evaluations of each run, the first before any update among them."""
-        columns = [[r[metric] for r in run if metric in r] for run in self.finished]
+        columns = [
+            [r[metric] for r in run if metric in r and not math.isnan(r[metric])]
+            for run in self.finished
+        ]
         of = max if metric.endswith("accuracy") else min
         return [of(column) for column in columns if column]
 

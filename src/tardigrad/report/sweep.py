@@ -60,7 +60,11 @@ class Sweep(Results):
         def place(one: Series) -> tuple[int, float, list[str]]:
             finals = one.final(loss) if loss else []
             mean = statistics.fmean(finals) if finals else math.inf
-            return one.diverged, mean, [repr(v) for v in points[one.label].values()]
+            return (
+                one.diverged,
+                mean if math.isfinite(mean) else math.inf,
+                [repr(v) for v in points[one.label].values()],
+            )
 
         keys = [key for key in outcomes[0]["point"] if key != SEED] or [SEED]
         title = f"{title}: {' × '.join(keys)}"

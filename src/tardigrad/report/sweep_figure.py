@@ -1,5 +1,6 @@
 """A sweep as one figure: every point's curve over updates and over time, and where each ends."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -105,10 +106,11 @@ def _ends(
         means = []
         for one in sorted(members, key=lambda one: float(points[one.label][against])):
             value, ends = points[one.label][against], one.final(loss)
-            if ends:
-                means.append((value, float(np.mean(ends))))
+            mean = float(np.mean(ends or math.nan))
+            if math.isfinite(mean):
+                means.append((value, mean))
             for end in ends:
-                beyond = end > ceiling
+                beyond = not end <= ceiling
                 mark: dict[str, Any] = {"marker": "^" if beyond else "o", "clip_on": not beyond}
                 colour = looks.of(one.label)["color"]
                 axes.plot([value], [min(end, ceiling)], color=colour, markersize=5, **mark)

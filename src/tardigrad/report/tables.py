@@ -1,5 +1,6 @@
 """Results as a table."""
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -100,11 +101,14 @@ def lost_words(one: Series) -> str:
 
 
 def _spread(values: Sequence[float], text: Callable[[float], str]) -> str:
-    """Mean ± standard deviation over seeds (of the sample), or the one value."""
+    """Mean ± standard deviation over seeds (of the sample), or the one value; a mean alone where a
+    value is infinite or no number."""
     if not values:
         return ""
     mean = text(statistics.fmean(values))
-    return mean if len(values) == 1 else f"{mean} ± {text(statistics.stdev(values))}"
+    if len(values) == 1 or not all(map(math.isfinite, values)):
+        return mean
+    return f"{mean} ± {text(statistics.stdev(values))}"
 
 
 def _reached(times: Sequence[float | None]) -> str:
