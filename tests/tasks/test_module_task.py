@@ -1,6 +1,7 @@
 """Gradients and evaluation of modules."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -262,6 +263,30 @@ def test_a_forward_pass_may_keep_what_follows_from_shapes() -> None:
     task = pickle.loads(pickle.dumps(task))
     run = tg.simulate(task, tg.rules.sgd(0.1), cluster=tg.Gamma(workers=2), updates=5)
     assert tg.replay(run).difference is None
+
+
+@pytest.mark.parametrize("engine", ["exact", "fast"])
+def test_runs_in_several_threads_may_share_a_task(engine: Engine) -> None:
+    """Each writes its views into the task's one module."""
+    task = ModuleTask(perceptron(), "cross_entropy", toy_data(), sampling="epoch", batch_size=4)
+
+    def run(seed: int) -> tg.Run:
+        return tg.simulate(
+            task,
+            tg.rules.sgd(0.1),
+            cluster=tg.Gamma(workers=4),
+            updates=150,
+            seed=seed,
+            evaluation=tg.Evaluation(10),
+            engine=engine,
+        )
+
+    alone = [run(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        beside = list(threads.map(run, range(4)))
+    for one, other in zip(alone, beside, strict=True):
+        assert torch.equal(one.params, other.params)
+        assert one.history.column("validation_loss") == other.history.column("validation_loss")
 
 
 def test_a_task_can_be_sent_to_another_process() -> None:

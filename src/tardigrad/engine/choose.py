@@ -1,5 +1,6 @@
 """Which engine executes a run; whoever asks for it is told."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 from tardigrad.engine.exact import Exact
@@ -12,6 +13,7 @@ from tardigrad.engine.run import Say
 from tardigrad.engine.unsuited import Unsuited
 from tardigrad.engine.versions import most_versions
 from tardigrad.links import Identity
+from tardigrad.tasks import ModuleTask, Task
 from tardigrad.work import OneGradient
 
 Engine = Literal["auto", "exact", "fast"]
@@ -40,7 +42,8 @@ def choose(engine: Engine, job: Job, say: Say, limits: Limits) -> Execution:
         engine = "exact"
     if engine != "exact":
         try:
-            fast = _fast(job, say, budget, limits.chunk)
+            with _alone(job.task):
+                fast = _fast(job, say, budget, limits.chunk)
         except Unsuited as why:
             say(f"engine: exact, because the fast one cannot do this: {why}")
         else:
@@ -48,6 +51,11 @@ def choose(engine: Engine, job: Job, say: Say, limits: Limits) -> Execution:
             return fast
     check_memory(predicted_bytes(job, most_versions(schedule, extended=True), 1), budget, schedule)
     return Exact(job)
+
+
+def _alone(task: Task) -> AbstractContextManager[None]:
+    """While its module is tried and compiled."""
+    return task.alone if isinstance(task, ModuleTask) else nullcontext()
 
 
 def _fast(job: Job, say: Say, budget: int, chunk: int | None) -> Execution:

@@ -14,6 +14,7 @@ from torch.func import functional_call
 from tardigrad.core import keys
 from tardigrad.core.checks import require
 from tardigrad.core.layout import Layout, flatten
+from tardigrad.core.one_thread import OneThread
 from tardigrad.tasks.augment import AUGMENTS, Augment, augmentation
 from tardigrad.tasks.checks import check_batch_size, check_dense, check_parameters
 from tardigrad.tasks.fixed_buffers import FixedBuffers
@@ -105,6 +106,8 @@ class ModuleTask:
         self.dtype = dtype_of(dtype, module)
         self.module = copy.deepcopy(module).to(self.device, self.dtype).train()
         """Its own copy: each gradient writes its view into the parameters."""
+        self.alone = OneThread()
+        """Held by whoever uses that copy: runs in several threads may share the task."""
         trainable = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
         if not trainable:
             raise ValueError("module has no parameters that require gradients: nothing to learn")
@@ -161,6 +164,10 @@ class ModuleTask:
         return mine.gradient is own.gradient and mine.backward is own.backward
 
     def gradient(self, view: Tensor, turn: Turn) -> Gradient:
+        with self.alone:
+            return self._gradient(view, turn)
+
+    def _gradient(self, view: Tensor, turn: Turn) -> Gradient:
         inputs, targets = self.batch(turn)
         with self._drawing("dropout", turn.worker, turn.step):
             loss, pieces = self.backward(view, inputs, targets)
@@ -219,14 +226,15 @@ class ModuleTask:
         data: Split,
         metrics: Mapping[str, Metric],
     ) -> dict[str, float]:
-        self._place(params)
-        self._statistics.put(buffers)
-        self.module.eval()
-        try:
-            with torch.no_grad(), self._drawing("evaluation"):
-                return measure(self.module, self._objective, data, metrics)
-        finally:
-            self.module.train()
+        with self.alone:
+            self._place(params)
+            self._statistics.put(buffers)
+            self.module.eval()
+            try:
+                with torch.no_grad(), self._drawing("evaluation"):
+                    return measure(self.module, self._objective, data, metrics)
+            finally:
+                self.module.train()
 
     def indices(self, turn: Turn) -> Tensor:
         """Which training samples this gradient sees."""
@@ -237,7 +245,8 @@ class ModuleTask:
     ) -> Tensor:
         """The same for many turns at once: (turns, batch)."""
         turns = (np.asarray(ids, dtype=np.int64) for ids in (workers, steps, rows))
-        return torch.from_numpy(self._sampler(*turns)).to(self.device)
+        with self.alone:  # it keeps what it has drawn last
+            return torch.from_numpy(self._sampler(*turns)).to(self.device)
 
     def batch(self, turn: Turn) -> tuple[Samples, Samples]:
         """Inputs and targets of this gradient, augmented."""
