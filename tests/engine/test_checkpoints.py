@@ -181,3 +181,17 @@ def test_a_link_that_decides_otherwise_now_is_refused(tmp_path: Path, more: int)
     saving = replace(saving, resume=True)
     with pytest.raises(ValueError, match=r"the policy and the link decide otherwise .* new folder"):
         tg.simulate(task(), tg.rules.fasgd(0.05), checkpoints=saving, **options)
+
+
+def test_a_run_in_a_folder_of_another_leaves_nothing_of_it(tmp_path: Path) -> None:
+    """What the first measured and averaged was taken for the second's."""
+    task, cluster, saving = quadratic(dimension=5), tg.Gamma(workers=3), tg.Checkpoints(tmp_path)
+    measured = tg.Evaluation(10, measures=["gap"])
+    averaging = replace(tg.rules.sgd(0.1), ema=0.9)
+    tg.simulate(
+        task, averaging, cluster=cluster, updates=40, evaluation=measured, checkpoints=saving
+    )
+    rule = tg.rules.sgd(0.1)
+    tg.simulate(task, rule, cluster=cluster, updates=7, checkpoints=saving)
+    run = tg.Run.load(tmp_path, task, rule)
+    assert (run.average, run.history.gap, len(run.history.loss)) == (None, [], 7)

@@ -14,6 +14,7 @@ from tardigrad.engine.observer import Ended, Observer, Observers, Started, Tick,
 from tardigrad.engine.options import Checkpoints, Evaluation
 from tardigrad.engine.result_files import (
     RECORD,
+    RESULTS,
     MetricsFile,
     save_result,
     schedule_facts,
@@ -84,6 +85,9 @@ class _Drive:
         if checkpoints.resume and self._path is not None and self._path.exists():
             spent_s = restore(execution, self._path, self._code, say)
             self._forget_the_last_end()
+        elif self._path is not None:
+            for name in RESULTS:  # of a run that was there before, which this one need not make
+                self._path.with_name(name).unlink(missing_ok=True)
         self._began = time.perf_counter() - spent_s
 
     def run(self, about: Mapping[str, Any] | None) -> Run:
