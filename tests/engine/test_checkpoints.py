@@ -1,5 +1,6 @@
 """Checkpoints: whole or refused, of this run or refused."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,16 +84,16 @@ def test_a_loss_that_is_a_product_resumes_to_the_same_bits(tmp_path: Path) -> No
                 raise InterruptedError
 
         with pytest.raises(InterruptedError):
-            execute(tmp_path, made=made, task=bowl, every=1, watch=stop)
-        again = execute(tmp_path, made=made, task=bowl, resume=True)
+            execute(tmp_path / f"{update}", made=made, task=bowl, every=1, watch=stop)
+        again = execute(tmp_path / f"{update}", made=made, task=bowl, resume=True)
         assert again.history.loss == whole.history.loss
 
 
-def test_a_finished_run_resumes_to_itself(checkpoint: Path) -> None:
+def test_a_finished_run_resumes_to_itself(checkpoint: Path, tmp_path: Path) -> None:
     ticks: list[Any] = []
     again = execute(checkpoint.parent, resume=True, watch=ticks.append)
     assert not ticks
-    assert torch.equal(again.params, execute(checkpoint.parent).params)
+    assert torch.equal(again.params, execute(tmp_path / "another").params)
 
 
 def test_resuming_where_nothing_was_saved_starts_at_the_beginning(tmp_path: Path) -> None:
@@ -183,15 +184,37 @@ def test_a_link_that_decides_otherwise_now_is_refused(tmp_path: Path, more: int)
         tg.simulate(task(), tg.rules.fasgd(0.05), checkpoints=saving, **options)
 
 
-def test_a_run_in_a_folder_of_another_leaves_nothing_of_it(tmp_path: Path) -> None:
-    """What the first measured and averaged was taken for the second's."""
-    task, cluster, saving = quadratic(dimension=5), tg.Gamma(workers=3), tg.Checkpoints(tmp_path)
-    measured = tg.Evaluation(10, measures=["gap"])
-    averaging = replace(tg.rules.sgd(0.1), ema=0.9)
-    tg.simulate(
-        task, averaging, cluster=cluster, updates=40, evaluation=measured, checkpoints=saving
-    )
-    rule = tg.rules.sgd(0.1)
-    tg.simulate(task, rule, cluster=cluster, updates=7, checkpoints=saving)
-    run = tg.Run.load(tmp_path, task, rule)
-    assert (run.average, run.history.gap, len(run.history.loss)) == (None, [], 7)
+@pytest.mark.parametrize("every", [0, 7])
+def test_a_folder_that_holds_a_run_is_never_overwritten(every: int, tmp_path: Path) -> None:
+    """Not by the run that made it either: nothing is lost to a line that is executed twice."""
+    execute(tmp_path, every=every)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for rule in (RULE, tg.rules.sgd(0.2)):
+        with pytest.raises(ValueError, match="holds a run: go on with it by resume=True, or write"):
+            execute(tmp_path, rule, every)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_run_that_was_stopped_is_not_overwritten(tmp_path: Path) -> None:
+    def stop(tick: Any) -> None:
+        if tick.updates == 9:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        execute(tmp_path, every=4, watch=stop)
+    with pytest.raises(ValueError, match="holds a run"):
+        execute(tmp_path, every=4)
+    assert torch.equal(execute(tmp_path, resume=True).params, execute(tmp_path / "whole").params)
+
+
+def test_where_a_run_diverged_before_it_was_saved_another_begins(tmp_path: Path) -> None:
+    bowl, cluster = quadratic(dimension=5), tg.Gamma(workers=3)
+    told = []
+    for rate in (1e30, 0.1):
+        saving = tg.Checkpoints(tmp_path)
+        try:
+            tg.simulate(bowl, tg.rules.sgd(rate), cluster=cluster, updates=9, checkpoints=saving)
+        except tg.Diverged:
+            told.append("diverged")
+        told.append(json.loads((tmp_path / "summary.json").read_text())["status"])
+    assert told == ["diverged", "diverged", "finished"]

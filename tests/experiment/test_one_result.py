@@ -318,7 +318,8 @@ def test_a_notebook_shows_text_that_is_escaped_and_a_small_picture() -> None:
 
 def test_a_file_that_was_written_before_is_replaced_by_a_longer_run(tmp_path: Path) -> None:
     simulated(tmp_path)
-    made = simulated(tmp_path, updates=50)
+    made = simulated(tmp_path / "longer", updates=50)
+    save_result(tmp_path, made, 1.5)
     check_same(tg.Run.load(tmp_path), made)
     save_result(tmp_path, made, 1.5, imposed=True)
     check_same(tg.Run.load(tmp_path), made)

@@ -13,8 +13,9 @@ from tardigrad.engine.execution import Execution
 from tardigrad.engine.observer import Ended, Observer, Observers, Started, Tick, Watch
 from tardigrad.engine.options import Checkpoints, Evaluation
 from tardigrad.engine.result_files import (
+    PARAMS,
     RECORD,
-    RESULTS,
+    SUMMARY,
     MetricsFile,
     save_result,
     schedule_facts,
@@ -82,12 +83,18 @@ class _Drive:
                 *that_codes(execution.job.codec),
                 *execution.decided_by,
             )
-        if checkpoints.resume and self._path is not None and self._path.exists():
-            spent_s = restore(execution, self._path, self._code, say)
-            self._forget_the_last_end()
-        elif self._path is not None:
-            for name in RESULTS:  # of a run that was there before, which this one need not make
-                self._path.with_name(name).unlink(missing_ok=True)
+        if self._path is not None:
+            held = [name for name in (CHECKPOINT, PARAMS) if self._path.with_name(name).exists()]
+            require(
+                checkpoints.resume or not held,
+                f"{checkpoints.folder} holds a run: go on with it by resume=True, or write "
+                "elsewhere",
+            )
+            if CHECKPOINT in held:
+                spent_s = restore(execution, self._path, self._code, say)
+                self._forget_the_last_end()
+            else:  # what is told there is of a run that ended before it was saved
+                self._path.with_name(SUMMARY).unlink(missing_ok=True)
         self._began = time.perf_counter() - spent_s
 
     def run(self, about: Mapping[str, Any] | None) -> Run:

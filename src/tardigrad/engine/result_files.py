@@ -31,8 +31,6 @@ GRADIENTS = "gradients.csv"
 PARAMS = "params.safetensors"
 AVERAGE = "average.safetensors"
 SUMMARY = "summary.json"
-RESULTS = (SUMMARY, LOSSES, GRADIENTS, PARAMS, AVERAGE)
-"""Made at the end of a run, some of them only if it was asked for."""
 RECORD = "record.json"
 """Of a run on Ray."""
 
