@@ -181,21 +181,30 @@ def test_evaluation_in_chunks_is_evaluation_of_the_whole(monkeypatch: pytest.Mon
     assert whole["accuracy"] == (outputs.argmax(1) == train.targets).double().mean().item()
 
 
-@pytest.mark.parametrize("loss", ["cross_entropy", nn.CrossEntropyLoss()], ids=["name", "object"])
+@pytest.mark.parametrize(
+    ("loss", "skipped"),
+    [
+        ("cross_entropy", -100),
+        (nn.CrossEntropyLoss(), -100),
+        (nn.CrossEntropyLoss(ignore_index=1), 1),
+    ],
+    ids=["name", "object", "of its own"],
+)
 def test_targets_that_the_loss_leaves_out_count_for_nothing(
-    loss: str | nn.Module, monkeypatch: pytest.MonkeyPatch
+    loss: str | nn.Module, skipped: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many a chunk has: one has none that count."""
     module, train = perceptron().double(), toy_data().train
     targets = train.targets.clone()
-    targets[2:14], targets[-1] = -100, -100
+    targets[2:14], targets[-1] = skipped, skipped
     task = ModuleTask(module, loss, Data(Split(train.inputs, targets)), batch_size=4)
     monkeypatch.setattr(measuring, "CHUNK", 7)
     found = task.evaluate(task.start(), (), "train")
     with torch.no_grad():
         outputs = module(task.data.train.inputs)
-    assert found["loss"] == pytest.approx(F.cross_entropy(outputs, targets).item(), rel=1e-14)
-    right = (outputs.argmax(1) == targets)[targets >= 0]
+    expected = F.cross_entropy(outputs, targets, ignore_index=skipped).item()
+    assert found["loss"] == pytest.approx(expected, rel=1e-14)
+    right = (outputs.argmax(1) == targets)[targets != skipped]
     assert found["accuracy"] == right.double().mean().item()
 
 

@@ -70,16 +70,19 @@ def weighs_equally(loss: Loss, outputs_dims: int, targets: Tensor) -> bool:
     return targets.is_floating_point() or not bool((targets < 0).any())
 
 
+def left_out(loss: Loss | None) -> int | None:
+    """The class of targets that this loss leaves out; None where that is not known."""
+    if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
+        return loss.ignore_index
+    return LEFT_OUT if loss in (F.cross_entropy, F.nll_loss, token_cross_entropy) else None
+
+
 def targets_counted(loss: Loss | None, targets: object) -> Tensor | None:
     """How many targets the loss takes its mean over, where it is known to leave some out."""
-    left_out = LEFT_OUT
-    if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
-        left_out = loss.ignore_index
-    elif loss not in (F.cross_entropy, F.nll_loss, token_cross_entropy):
+    skipped = left_out(loss)
+    if skipped is None or not isinstance(targets, Tensor) or targets.is_floating_point():
         return None
-    if not isinstance(targets, Tensor) or targets.is_floating_point():
-        return None
-    return (targets != left_out).sum()
+    return (targets != skipped).sum()
 
 
 def hits(outputs: Tensor, targets: Tensor) -> Tensor | None:

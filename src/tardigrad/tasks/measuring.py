@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tardigrad.core.checks import require
-from tardigrad.tasks.losses import LEFT_OUT, hits, targets_counted
+from tardigrad.tasks.losses import LEFT_OUT, hits, left_out, targets_counted
 from tardigrad.tasks.objective import LABELS, Objective
 from tardigrad.tasks.samples import Samples, mapped, take
 from tardigrad.tasks.split import Split
@@ -44,6 +44,8 @@ def measure(
     shares = list[tuple[Tensor, int]]()  # of targets that the loss counts, of how many
     kept = list[Samples]()
     chunk = LARGE_CHUNK if objective.function is None else CHUNK
+    known = left_out(objective.function)
+    skipped = LEFT_OUT if known is None else known
     for at in range(0, len(data), chunk):
         # Copied, so that bits do not depend on where the data happens to lie.
         inputs, targets = (
@@ -58,8 +60,9 @@ def measure(
         classes = labels(inputs, targets)
         hit = _hits(outputs, classes)
         if hit is not None:
-            right.append(hit.sum())
-            judged.append((classes != LEFT_OUT).sum())
+            counts = classes != skipped
+            right.append((hit & counts).sum())
+            judged.append(counts.sum())
         if metrics:
             kept.append(_of_samples(outputs, sizes[-1]))
     found = {"loss": _mean(torch.stack(losses).tolist(), _weights(sizes, shares))}
